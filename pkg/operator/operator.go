@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"context"
+
+	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
+	awscloudprovider "github.com/aws/karpenter-provider-aws/pkg/cloudprovider"
+	"github.com/aws/karpenter-provider-aws/pkg/cloudprovider/registrationhooks"
+	awscontrollers "github.com/aws/karpenter-provider-aws/pkg/controllers"
+	awsoperator "github.com/aws/karpenter-provider-aws/pkg/operator"
+	awsoptions "github.com/aws/karpenter-provider-aws/pkg/operator/options"
+	"github.com/awslabs/operatorpkg/controller"
+	"github.com/samber/lo"
+	corecloudprovider "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/metrics"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/overlay"
+	corecontrollers "sigs.k8s.io/karpenter/pkg/controllers"
+	"sigs.k8s.io/karpenter/pkg/controllers/node/health"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
+)
+
+// NewControllers returns every controller that the process runs, Karpenter's
+// first, then the AWS provider's, then ours. All of them see the same decorated
+// CloudProvider. It panics on a configuration that cannot work, as Karpenter's
+// own start does.
+func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.Controller {
+	if coreoptions.FromContext(ctx).FeatureGates.ReservedCapacity {
+		awsv1.CapacityReservationsEnabled = true
+	}
+	measured := metrics.Decorate(newAWSCloudProvider(ctx, op))
+	cloudProvider := cloudprovider.Decorate(
+		overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore),
+	)
+	return append(
+		newCoreControllers(ctx, op, cloudProvider, measured),
+		newAWSControllers(ctx, op, cloudProvider)...,
+	)
+}
+
+func newAWSCloudProvider(ctx context.Context, op *awsoperator.Operator) corecloudprovider.CloudProvider {
+	return awscloudprovider.New(
+		op.InstanceTypesProvider,
+		op.InstanceProvider,
+		op.EventRecorder,
+		op.GetClient(),
+		op.AMIProvider,
+		op.SecurityGroupProvider,
+		op.CapacityReservationProvider,
+		op.PlacementGroupProvider,
+		op.InstanceTypeStore,
+		op.CABundle,
+		awscloudprovider.WithLegacyRepairPolicies(coreoptions.FromContext(ctx).LegacyNodeRepair),
+		awscloudprovider.WithRebootForRepair(awsoptions.FromContext(ctx).FeatureGates.RebootForRepair),
+	)
+}
+
+// newCoreControllers takes the provider twice: decorated for every decision, and
+// undecorated by overlays for the controller that computes those overlays.
+func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider, overlayUndecorated corecloudprovider.CloudProvider) []controller.Controller {
+	matcher := lo.Must(health.NewRepairPolicyMatcher(ctx, cloudProvider))
+	cluster := state.NewCluster(op.Clock, op.GetClient(), cloudProvider, state.WithRepairPolicyMatcher(matcher))
+	return corecontrollers.NewControllers(
+		ctx,
+		op.Manager,
+		op.Clock,
+		op.GetClient(),
+		op.EventRecorder,
+		cloudProvider,
+		overlayUndecorated,
+		cluster,
+		op.InstanceTypeStore,
+		op.PredictionStore,
+		corecontrollers.WithRegistrationHook(registrationhooks.NewPlacementGroupRegistrationHook(op.InstanceProvider)),
+	)
+}
+
+func newAWSControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider) []controller.Controller {
+	return awscontrollers.NewControllers(
+		ctx,
+		op.Manager,
+		op.Config,
+		op.Clock,
+		op.EC2API,
+		op.GetClient(),
+		op.EventRecorder,
+		op.UnavailableOfferingsCache,
+		op.SSMCache,
+		op.ValidationCache,
+		op.RecreationCache,
+		cloudProvider,
+		op.SubnetProvider,
+		op.SecurityGroupProvider,
+		op.InstanceProfileProvider,
+		op.InstanceProvider,
+		op.PricingProvider,
+		op.AMIProvider,
+		op.LaunchTemplateProvider,
+		op.VersionProvider,
+		op.InstanceTypesProvider,
+		op.CapacityReservationProvider,
+		op.PlacementGroupProvider,
+		op.AMIResolver,
+		op.ZonalShiftProvider,
+		op.InstanceStatusProvider,
+		op.CABundle,
+		op.CELEnvironment,
+	)
+}
