@@ -2,11 +2,10 @@ package catalog
 
 import (
 	"embed"
-	"encoding/csv"
-	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 //go:embed data/*.csv
@@ -27,6 +26,8 @@ func load(fsys fs.FS) (*Catalog, error) {
 			shapes[s.Name] = s
 		}},
 		{"ec2-cpu.csv", func(r *record) { s := readEC2CPU(r); shapes[s.Name] = s }},
+		{"gcp.csv", func(r *record) { s := readCloud(r, "gcp", models); shapes[s.Name] = s }},
+		{"azure.csv", func(r *record) { s := readCloud(r, "azure", models); shapes[s.Name] = s }},
 	} {
 		if err := eachRecord(fsys, "data/"+f.name, f.read); err != nil {
 			return nil, err
@@ -38,7 +39,7 @@ func load(fsys fs.FS) (*Catalog, error) {
 func readModel(r *record) Model {
 	return Model{
 		Key: r.need("key"), Product: r.need("product"), MemoryMiB: r.int("memory_mib"),
-		Architecture: r.need("architecture"), Compute: r.capability("compute_capability"), MIG: r.text("mig"),
+		Architecture: r.need("architecture"), Compute: r.capability("compute_capability"), MIG: r.text("mig"), VGPU: r.text("vgpu") == "yes",
 		Link: Link(r.text("link")), LinkGBps: r.int("link_gbps"), Mode: r.text("mode"),
 		Sources: r.need("sources"), Notes: r.text("notes"),
 	}
@@ -55,11 +56,37 @@ func readEC2GPU(r *record, models map[string]Model) Shape {
 	}
 	s.Family, s.Size = splitName(s.Name)
 	s.Link = shapeLink(r.text("gpu_link"), r.text("nvswitch"))
-	if s.GPUMemoryMiB == 0 && s.GPUFraction == 1 {
-		s.GPUMemoryMiB = s.Model.MemoryMiB
-	}
+	s.settleGPUMemory()
 	readPrice(r, &s)
 	return s
+}
+
+func readCloud(r *record, provider string, models map[string]Model) Shape {
+	s := Shape{
+		Name: r.need("instance_type"), Provider: provider, VCPU: r.int("vcpu"), MemoryMiB: r.int("ram_mib"), Arch: r.need("cpu_arch"),
+		GPUs: r.int("gpu_count"), GPUFraction: r.float("gpu_fraction"), Model: r.model("model", models), Link: Link(r.text("link")),
+		PriceRegion: r.text("price_region"), Sources: r.need("sources"), Notes: r.text("notes"),
+	}
+	s.Family = cloudFamily(s.Name)
+	s.settleGPUMemory()
+	if r.text("price_usd_h") != "" {
+		s.PricePerHour = r.float("price_usd_h")
+	}
+	return s
+}
+
+// cloudFamily is the part of a GCP or Azure name before its sizes: a3 of
+// a3-highgpu-8g, ND of Standard_ND96isr_H100_v5.
+func cloudFamily(name string) string {
+	rest, azure := strings.CutPrefix(name, "Standard_")
+	end := strings.IndexByte(rest, '-')
+	if azure {
+		end = strings.IndexFunc(rest, unicode.IsDigit)
+	}
+	if end < 0 {
+		return rest
+	}
+	return rest[:end]
 }
 
 func shapeLink(link, nvswitch string) Link {
@@ -109,115 +136,4 @@ func readPrice(r *record, s *Shape) {
 		r.fail("price_other_region", "is not region:price")
 	}
 	s.PricePerHour, s.PriceRegion = p, region
-}
-
-// record is one line of a data file. It keeps the first error, so that readers
-// need not check each cell.
-type record struct {
-	columns map[string]int
-	cells   []string
-	err     error
-}
-
-func (r *record) fail(column, problem string) {
-	if r.err == nil {
-		r.err = fmt.Errorf("column %s, value %q: %s", column, r.optional(column), problem)
-	}
-}
-
-func (r *record) optional(column string) string {
-	if i, ok := r.columns[column]; ok {
-		return r.cells[i]
-	}
-	return ""
-}
-
-func (r *record) text(column string) string {
-	if _, ok := r.columns[column]; !ok {
-		r.fail(column, "no such column")
-	}
-	return r.optional(column)
-}
-
-func (r *record) need(column string) string {
-	v := r.text(column)
-	if v == "" {
-		r.fail(column, "must not be empty")
-	}
-	return v
-}
-
-func (r *record) int(column string) int {
-	v := r.text(column)
-	if v == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 {
-		r.fail(column, "is not a whole number")
-	}
-	return n
-}
-
-func (r *record) float(column string) float64 {
-	n, err := strconv.ParseFloat(r.text(column), 64)
-	if err != nil || n <= 0 || n > 1e6 {
-		r.fail(column, "is not a positive number")
-	}
-	return n
-}
-
-func (r *record) capability(column string) Capability {
-	c, err := parseCapability(r.text(column))
-	if err != nil {
-		r.fail(column, err.Error())
-	}
-	return c
-}
-
-func (r *record) model(column string, models map[string]Model) Model {
-	m, ok := models[r.text(column)]
-	if !ok {
-		r.fail(column, "is not in models.csv")
-	}
-	return m
-}
-
-func parseCapability(s string) (Capability, error) {
-	major, minor, _ := strings.Cut(s, ".")
-	a, err := strconv.ParseUint(major, 10, 8)
-	if err != nil {
-		return Capability{}, fmt.Errorf("is not a compute capability such as 8.9")
-	}
-	b, err := strconv.ParseUint(minor, 10, 8)
-	if err != nil {
-		return Capability{}, fmt.Errorf("is not a compute capability such as 8.9")
-	}
-	return Capability{int(a), int(b)}, nil
-}
-
-// eachRecord reads a CSV file with a header line and # comments.
-func eachRecord(fsys fs.FS, name string, read func(*record)) error {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return fmt.Errorf("opening %s, %w", name, err)
-	}
-	defer f.Close()
-	rd := csv.NewReader(f)
-	rd.Comment = '#'
-	rows, err := rd.ReadAll()
-	if err != nil || len(rows) == 0 {
-		return fmt.Errorf("reading %s, %w", name, err)
-	}
-	columns := map[string]int{}
-	for i, c := range rows[0] {
-		columns[c] = i
-	}
-	for _, cells := range rows[1:] {
-		r := &record{columns: columns, cells: cells}
-		if read(r); r.err != nil {
-			return fmt.Errorf("reading %s, line of %q, %w", name, cells[0], r.err)
-		}
-	}
-	return nil
 }

@@ -1,9 +1,6 @@
 package catalog
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Link is how the GPUs of a board or node reach each other.
 type Link string
@@ -44,6 +41,8 @@ type Model struct {
 	// MIG is the key of the model's geometry in pkg/gpu/mig; empty when the
 	// model has no MIG.
 	MIG string
+	// VGPU is true for a virtual GPU, such as the slices of g6f.
+	VGPU bool
 	// Link is what the board is built for. A shape may offer less.
 	Link Link
 	// LinkGBps is the bidirectional bandwidth of Link per GPU; 0 is unknown.
@@ -60,5 +59,6 @@ func (m Model) IsZero() bool { return m.Key == "" }
 // MIGCapable tells whether the model can be split by MIG.
 func (m Model) MIGCapable() bool { return m.MIG != "" }
 
-// GFDProduct is the product as GFD writes it into a label: spaces become dashes.
-func (m Model) GFDProduct() string { return strings.ReplaceAll(m.Product, " ", "-") }
+// GFDProduct is the product as GFD writes it into a label, such as
+// "NVIDIA-A100-SXM4-80GB".
+func (m Model) GFDProduct() string { return sanitise(m.Product) }

@@ -67,6 +67,14 @@ func (s Shape) Fractional() bool { return s.GPUs > 0 && s.GPUFraction < 1 }
 // MIGCapable tells whether the GPUs can be split by MIG.
 func (s Shape) MIGCapable() bool { return s.GPUs > 0 && !s.Fractional() && s.Model.MIGCapable() }
 
+// settleGPUMemory takes the memory from the model where the shape has no figure
+// of its own. A part of a GPU whose model is the whole one stays unknown.
+func (s *Shape) settleGPUMemory() {
+	if s.GPUMemoryMiB == 0 && (!s.Fractional() || s.Model.VGPU) {
+		s.GPUMemoryMiB = s.Model.MemoryMiB
+	}
+}
+
 // splitName cuts an EC2 name into family and size.
 func splitName(name string) (family, size string) {
 	family, size, _ = strings.Cut(name, ".")
