@@ -1,0 +1,127 @@
+package aws
+
+import (
+	"fmt"
+	"slices"
+)
+
+// pool is one place where a fleet may launch: a type in a zone at a capacity type.
+type pool struct {
+	instanceType, zone, capacityType string
+	reservationID                    string // of a launch into a named reservation
+	subnetID                         string
+}
+
+// unlimited is the room of a pool that nothing limits.
+const unlimited = 1 << 30
+
+// room is how many more instances a pool takes and the error of one more.
+func (s *Server) room(p pool) (int, *apiError) {
+	left, limit := unlimited, (*apiError)(nil)
+	narrow := func(n int, err *apiError) {
+		if n < left {
+			left, limit = max(n, 0), err
+		}
+	}
+	if p.capacityType == Reserved {
+		r := s.st.Reservations[p.reservationID]
+		if r == nil || s.reservationState(r) != "active" || r.InstanceType != p.instanceType || r.Zone != p.zone {
+			return 0, newError("InvalidCapacityReservationId.NotFound", "The capacity reservation '%s' does not exist or does not match.", p.reservationID)
+		}
+		narrow(r.Count-s.reservationUsed(r.ID), newError("ReservationCapacityExceeded",
+			"The requested reservation does not have sufficient compatible and available capacity for this request."))
+	}
+	now := s.opts.Clock.Now()
+	for _, f := range s.st.Faults {
+		if f.Kind == CapacityFault && !f.over(now) && f.matches(p.instanceType, p.zone, p.capacityType) {
+			narrow(f.Left-s.admitted(f), s.iceError(f, p))
+		}
+	}
+	for _, q := range s.opts.Quotas {
+		if q.CapacityType == quotaClass(p.capacityType) && matchOr(q.InstanceTypes, p.instanceType) {
+			narrow((q.VCPUs-s.vcpus(q))/s.types[p.instanceType].VCPU, quotaError(q))
+		}
+	}
+	narrow(s.freeAddresses(p.subnetID), newError("InsufficientFreeAddressesInSubnet",
+		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", p.subnetID))
+	return left, limit
+}
+
+// admitted counts the live instances that a capacity fault let in.
+func (s *Server) admitted(f *Fault) int {
+	n := 0
+	for _, i := range s.st.Instances {
+		if i.live() && slices.Contains(i.CapacityFault, f.ID) {
+			n++
+		}
+	}
+	return n
+}
+
+// admit writes down the capacity faults that the instance now counts against.
+func (s *Server) admit(i *Instance) {
+	now := s.opts.Clock.Now()
+	for _, f := range s.st.Faults {
+		if f.Kind == CapacityFault && !f.over(now) && f.matches(i.Type, i.Zone, i.CapacityType) {
+			i.CapacityFault = append(i.CapacityFault, f.ID)
+		}
+	}
+}
+
+// release gives back what an instance held. Its state alone frees everything else.
+func (s *Server) release(i *Instance) { i.CapacityFault = nil }
+
+func (s *Server) iceError(f *Fault, p pool) *apiError {
+	if f.Code != "" {
+		message := f.Message
+		set(&message, "The simulator was told to answer this.")
+		return newError(f.Code, "%s", message)
+	}
+	if p.capacityType == Spot {
+		return newError("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.")
+	}
+	if p.capacityType == Reserved {
+		return newError("ReservationCapacityExceeded",
+			"The requested reservation does not have sufficient compatible and available capacity for this request.")
+	}
+	return newError("InsufficientInstanceCapacity", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). "+
+		"Our system will be working on provisioning additional capacity.", p.instanceType, p.zone)
+}
+
+func quotaError(q Quota) *apiError {
+	if q.CapacityType == Spot {
+		return newError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+	}
+	return newError("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows "+
+		"for the instance bucket that the specified instance type belongs to.", q.VCPUs)
+}
+
+// quotaClass is the quota that a capacity type counts against; reserved capacity is
+// bought on demand.
+func quotaClass(capacityType string) string {
+	if capacityType == Spot {
+		return Spot
+	}
+	return OnDemand
+}
+
+func (s *Server) vcpus(q Quota) int {
+	n := 0
+	for _, i := range s.st.Instances {
+		if i.live() && quotaClass(i.CapacityType) == q.CapacityType && matchOr(q.InstanceTypes, i.Type) {
+			n += s.types[i.Type].VCPU
+		}
+	}
+	return n
+}
+
+// launchFault is the error that a launch fault puts in place of a launch.
+func (s *Server) launchFault(p pool) *apiError {
+	f := s.strike(LaunchFault, func(f *Fault) bool { return f.matches(p.instanceType, p.zone, p.capacityType) })
+	if f == nil {
+		return nil
+	}
+	message := f.Message
+	set(&message, fmt.Sprintf("The simulator was told to refuse %s in %s.", p.instanceType, p.zone))
+	return newError(f.Code, "%s", message)
+}

@@ -1,0 +1,165 @@
+package kwoknode
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
+)
+
+const (
+	// FakeAnnotation has KWOK play the kubelet of a Node.
+	FakeAnnotation = "kwok.x-k8s.io/node"
+	// DownAnnotation stops the heartbeats of a Node.
+	DownAnnotation = "sandbox.karpenter-gpu.dev/down"
+	// InstanceAnnotation is the instance's ID.
+	InstanceAnnotation = "sandbox.karpenter-gpu.dev/instance-id"
+	// DefaultMemoryOverhead is the part of a machine's memory that the kubelet does not
+	// see, by the AWS provider's own default of --vm-memory-overhead-percent.
+	DefaultMemoryOverhead = 0.075
+)
+
+// Options of a Launcher. The zero value is usable.
+type Options struct {
+	// MemoryOverhead is DefaultMemoryOverhead where 0. Give what the controller's
+	// --vm-memory-overhead-percent has.
+	MemoryOverhead float64
+	// KubeletVersion is what the Nodes report, "v1.37.2" where empty.
+	KubeletVersion string
+}
+
+// Launcher makes Nodes of instances. It is an aws.NodeLauncher and an aws.NodeFailer.
+type Launcher struct {
+	client kubernetes.Interface
+	opts   Options
+}
+
+var (
+	_ aws.NodeLauncher = (*Launcher)(nil)
+	_ aws.NodeFailer   = (*Launcher)(nil)
+)
+
+// New is a Launcher that works through the client.
+func New(client kubernetes.Interface, opts Options) *Launcher {
+	if opts.MemoryOverhead == 0 {
+		opts.MemoryOverhead = DefaultMemoryOverhead
+	}
+	if opts.KubeletVersion == "" {
+		opts.KubeletVersion = "v1.37.2"
+	}
+	return &Launcher{client: client, opts: opts}
+}
+
+// Launch registers the Node of a booted instance. A Node that the instance has
+// registered before comes back to life, as after a reboot.
+func (l *Launcher) Launch(ctx context.Context, i aws.Instance) error {
+	node, err := l.Node(i)
+	if err != nil {
+		return err
+	}
+	_, err = l.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return l.annotate(ctx, i, "null")
+	}
+	if err != nil {
+		return fmt.Errorf("registering node %s, %w", node.Name, err)
+	}
+	return nil
+}
+
+// Terminate removes the Node of an instance that is gone.
+func (l *Launcher) Terminate(ctx context.Context, i aws.Instance) error {
+	err := l.client.CoreV1().Nodes().Delete(ctx, i.PrivateDNS, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing node %s, %w", i.PrivateDNS, err)
+	}
+	return nil
+}
+
+// Fail stops the heartbeats of an instance's Node.
+func (l *Launcher) Fail(ctx context.Context, i aws.Instance) error {
+	return l.annotate(ctx, i, `"true"`)
+}
+
+func (l *Launcher) annotate(ctx context.Context, i aws.Instance, down string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, DownAnnotation, down)
+	_, err := l.client.CoreV1().Nodes().Patch(ctx, i.PrivateDNS, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("annotating node %s, %w", i.PrivateDNS, err)
+	}
+	return nil
+}
+
+// Node is the object that the kubelet of an instance registers.
+func (l *Launcher) Node(i aws.Instance) (*corev1.Node, error) {
+	script, err := i.Template.Script()
+	if err != nil {
+		return nil, fmt.Errorf("decoding user data of %s, %w", i.ID, err)
+	}
+	k, err := readUserData(script)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrapping %s, %w", i.ID, err)
+	}
+	full := capacity(i, k, l.opts.MemoryOverhead)
+	usable, err := allocatable(full, k)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrapping %s, %w", i.ID, err)
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        i.PrivateDNS,
+			Labels:      labels(i, k),
+			Annotations: map[string]string{FakeAnnotation: "fake", InstanceAnnotation: i.ID},
+		},
+		Spec: corev1.NodeSpec{ProviderID: i.ProviderID(), Taints: k.taints},
+		Status: corev1.NodeStatus{
+			Capacity: full, Allocatable: usable,
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: i.PrivateIP},
+				{Type: corev1.NodeInternalDNS, Address: i.PrivateDNS},
+				{Type: corev1.NodeHostName, Address: i.PrivateDNS},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				MachineID: i.ID, SystemUUID: i.ID, BootID: fmt.Sprintf("%s-%d", i.ID, bootNumber(i)),
+				KernelVersion: "6.12.0", OSImage: "Amazon Linux 2023", ContainerRuntimeVersion: "containerd://2.1.4",
+				KubeletVersion: l.opts.KubeletVersion, OperatingSystem: "linux", Architecture: i.Shape.Arch,
+			},
+		},
+	}, nil
+}
+
+// bootNumber tells the boots of an instance apart by the time of each.
+func bootNumber(i aws.Instance) int64 {
+	if i.BootAt == nil {
+		return 0
+	}
+	return i.BootAt.Unix()
+}
+
+// labels are those of the user data and those that kubelet and cloud provider add.
+func labels(i aws.Instance, k kubelet) map[string]string {
+	out := map[string]string{}
+	for key, value := range k.labels {
+		out[key] = value
+	}
+	for key, value := range map[string]string{
+		corev1.LabelHostname:            i.PrivateDNS,
+		corev1.LabelOSStable:            "linux",
+		corev1.LabelArchStable:          i.Shape.Arch,
+		corev1.LabelInstanceTypeStable:  i.Type,
+		corev1.LabelTopologyZone:        i.Zone,
+		corev1.LabelTopologyRegion:      i.Region,
+		"topology.k8s.aws/zone-id":      i.ZoneID,
+		"topology.ebs.csi.aws.com/zone": i.Zone,
+		"k8s.io/cloud-provider-aws":     "simulated",
+	} {
+		out[key] = value
+	}
+	return out
+}
