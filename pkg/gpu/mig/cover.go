@@ -16,7 +16,10 @@ const (
 	searchedGPUs = 6
 	// searchNodes bounds one tree search. Counting nodes and not time keeps
 	// plans equal on every machine.
-	searchNodes = 4000
+	searchNodes = 2000
+	// slacks is how often the bulk is rounded off, each time by one GPU more per
+	// pattern.
+	slacks = 3
 )
 
 // problem is an integer covering problem: choose how often to use each pattern
@@ -106,8 +109,6 @@ func (p *problem) solve() solution {
 		lower = exactGPUs + 1
 	}
 	uses = p.round(x, lower)
-	p.prune(uses)
-	p.merge(uses)
 	return solution{uses: uses, lower: lower, optimal: sum(uses) == lower}
 }
 
@@ -140,10 +141,11 @@ func (p *problem) best() []int {
 }
 
 // round takes the bulk from the relaxation, rounded down, and searches for the
-// rest. Where that needs more GPUs than the bound, it leaves more to the search.
+// rest; small demands are all rest. It does so with ever more left to the search
+// and keeps the best.
 func (p *problem) round(x []float64, lower int) []int {
 	var best []int
-	for slack := range 3 {
+	for slack := range slacks {
 		bulk := make([]int, len(p.patterns))
 		if lower > searchedGPUs {
 			for i := range bulk {
@@ -157,14 +159,32 @@ func (p *problem) round(x []float64, lower int) []int {
 			}
 		}
 		uses := p.search(rest, bulk)
-		if best == nil || sum(uses) < sum(best) {
+		p.prune(uses)
+		p.merge(uses)
+		if best == nil || p.compare(uses, best) < 0 {
 			best = uses
 		}
-		if sum(best) == lower || lower <= searchedGPUs {
+		if sum(bulk) == 0 {
 			break
 		}
 	}
 	return best
+}
+
+// compare orders solutions: fewest GPUs, least waste, fewest distinct patterns.
+func (p *problem) compare(a, b []int) int {
+	measure := func(uses []int) (cost int64, kinds int) {
+		for i, n := range uses {
+			cost += int64(n) * p.patterns[i].cost
+			if n > 0 {
+				kinds++
+			}
+		}
+		return cost, kinds
+	}
+	costA, kindsA := measure(a)
+	costB, kindsB := measure(b)
+	return cmp.Or(cmp.Compare(sum(a), sum(b)), cmp.Compare(costA, costB), cmp.Compare(kindsA, kindsB))
 }
 
 // prune takes GPUs away that the others make superfluous, dear ones first.
