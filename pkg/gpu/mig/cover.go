@@ -14,9 +14,10 @@ const (
 	// searchedGPUs is up to how many GPUs the tree search gets the whole demand;
 	// beyond, the bulk is rounded off a relaxation and it gets the rest.
 	searchedGPUs = 6
-	// searchNodes bounds one tree search. Counting nodes and not time keeps
-	// plans equal on every machine.
-	searchNodes = 2000
+	// searchNodes bounds one tree search until it has a cover, improveNodes
+	// afterwards. Counting nodes and not time keeps plans equal on every machine.
+	searchNodes  = 4000
+	improveNodes = 800
 	// slacks is how often the bulk is rounded off, each time by one GPU more per
 	// pattern.
 	slacks = 3
@@ -112,28 +113,37 @@ func (p *problem) solve() solution {
 	return solution{uses: uses, lower: lower, optimal: sum(uses) == lower}
 }
 
-// best compares every single pattern and every pair, and returns the best cover
-// of at most two, or nil.
+// best returns the best cover of at most exactGPUs patterns, or nil.
 func (p *problem) best() []int {
+	if one := p.bestOne(); one != nil {
+		return one
+	}
+	return p.bestTwo()
+}
+
+func (p *problem) bestOne() []int {
+	var best []int
+	for i, a := range p.patterns {
+		if covers(a.counts, p.demand) && (best == nil || a.cost < p.patterns[best[0]].cost) {
+			best = []int{i}
+		}
+	}
+	return best
+}
+
+// bestTwo compares every pair; among equal costs a pattern with itself wins.
+func (p *problem) bestTwo() []int {
 	var best []int
 	var bestCost int64
 	for i, a := range p.patterns {
-		if covers(a.counts, p.demand) && (best == nil || a.cost < bestCost) {
-			best, bestCost = []int{i}, a.cost
-		}
-	}
-	if best != nil {
-		return best
-	}
-	for i, a := range p.patterns {
-		for j := i; j < len(p.patterns); j++ {
-			b := p.patterns[j]
+		for j, b := range p.patterns[i:] {
 			if !coverTogether(a.counts, b.counts, p.demand) {
 				continue
 			}
 			cost := a.cost + b.cost
-			if best == nil || cost < bestCost || cost == bestCost && i == j && best[0] != best[1] {
-				best, bestCost = []int{i, j}, cost
+			alike := j == 0 && best != nil && best[0] != best[1]
+			if best == nil || cost < bestCost || cost == bestCost && alike {
+				best, bestCost = []int{i, i + j}, cost
 			}
 		}
 	}

@@ -146,19 +146,11 @@ func (s gpuSpec) validate() error {
 
 func newProfile(s profileSpec, units, computeSlices int) (Profile, error) {
 	name, err := ParseProfile(s.Name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Profile{}, err
-	case !name.WholeInstance():
-		return Profile{}, fmt.Errorf("name %q is a compute instance; list its GPU instance", s.Name)
-	case s.ComputeSlices != name.ComputeSlices() || s.ComputeSlices > computeSlices:
-		return Profile{}, fmt.Errorf("compute_slices of %s is %d, want what the name says and at most %d", s.Name, s.ComputeSlices, computeSlices)
-	case s.MaxInstances < 1 || s.MaxInstances > maxPerGPU:
-		return Profile{}, fmt.Errorf("max_instances of %s is %d, want 1 to %d", s.Name, s.MaxInstances, maxPerGPU)
-	case (units == 0) != (len(s.Placements) == 0) || (units == 0) != (s.MemorySlices == nil):
-		return Profile{}, fmt.Errorf("placements and memory_slices of %s must be given exactly where memory_units is", s.Name)
-	case s.Resource != "" && s.Resource != name.ResourceName():
-		return Profile{}, fmt.Errorf("k8s_resource of %s is %q, want %q", s.Name, s.Resource, name.ResourceName())
+	}
+	if err := s.validate(name, units, computeSlices); err != nil {
+		return Profile{}, err
 	}
 	starts, err := s.starts(units)
 	if err != nil {
@@ -171,6 +163,22 @@ func newProfile(s profileSpec, units, computeSlices int) (Profile, error) {
 		p.engines = &e
 	}
 	return p, nil
+}
+
+func (s profileSpec) validate(name Name, units, computeSlices int) error {
+	switch {
+	case !name.WholeInstance():
+		return fmt.Errorf("name %q is a compute instance; list its GPU instance", s.Name)
+	case s.ComputeSlices != name.ComputeSlices() || s.ComputeSlices > computeSlices:
+		return fmt.Errorf("compute_slices of %s is %d, want what the name says and at most %d", s.Name, s.ComputeSlices, computeSlices)
+	case s.MaxInstances < 1 || s.MaxInstances > maxPerGPU:
+		return fmt.Errorf("max_instances of %s is %d, want 1 to %d", s.Name, s.MaxInstances, maxPerGPU)
+	case (units == 0) != (len(s.Placements) == 0) || (units == 0) != (s.MemorySlices == nil):
+		return fmt.Errorf("placements and memory_slices of %s must be given exactly where memory_units is", s.Name)
+	case s.Resource != "" && s.Resource != name.ResourceName():
+		return fmt.Errorf("k8s_resource of %s is %q, want %q", s.Name, s.Resource, name.ResourceName())
+	}
+	return nil
 }
 
 func (s profileSpec) starts(units int) ([]int, error) {

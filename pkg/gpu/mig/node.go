@@ -1,6 +1,7 @@
 package mig
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,26 +65,33 @@ func NewNodeLayout(name string, parts ...DeviceLayout) (NodeLayout, error) {
 
 func (n NodeLayout) validateParts() error {
 	if len(n.parts) == 0 {
-		return fmt.Errorf("it has no part; give it at least AllDevices of one layout")
+		return errors.New("it has no part; give it at least AllDevices of one layout")
 	}
 	taken := map[int]bool{}
 	for i, p := range n.parts {
-		switch {
-		case p.layout.IsZero():
-			return fmt.Errorf("parts[%d] has no layout; take one from a geometry", i)
-		case p.layout.geometry != n.parts[0].layout.geometry:
-			return fmt.Errorf("parts[%d] is for %s and parts[0] for %s; make a node layout for each model", i, p.layout.geometry.key, n.Geometry().key)
-		case p.indices == nil && len(n.parts) > 1:
-			return fmt.Errorf("parts[%d] is for all devices beside others; give every part its devices", i)
-		case p.indices != nil && len(p.indices) == 0:
-			return fmt.Errorf("parts[%d] has no device; drop it or give it devices", i)
+		if err := n.validatePart(p, taken); err != nil {
+			return fmt.Errorf("parts[%d] %w", i, err)
 		}
-		for _, gpu := range p.indices {
-			if gpu < 0 || gpu >= maxNodeGPUs || taken[gpu] {
-				return fmt.Errorf("parts[%d] has device %d, which is out of 0 to %d or there twice; list each device once", i, gpu, maxNodeGPUs-1)
-			}
-			taken[gpu] = true
+	}
+	return nil
+}
+
+func (n NodeLayout) validatePart(p DeviceLayout, taken map[int]bool) error {
+	switch {
+	case p.layout.IsZero():
+		return errors.New("has no layout; take one from a geometry")
+	case p.layout.geometry != n.Geometry():
+		return fmt.Errorf("is for %s and parts[0] for %s; make a node layout for each model", p.layout.geometry.key, n.Geometry().keyOrNone())
+	case p.indices == nil && len(n.parts) > 1:
+		return errors.New("is for all devices beside others; give every part its devices")
+	case p.indices != nil && len(p.indices) == 0:
+		return errors.New("has no device; drop it or give it devices")
+	}
+	for _, gpu := range p.indices {
+		if gpu < 0 || gpu >= maxNodeGPUs || taken[gpu] {
+			return fmt.Errorf("has device %d, which is out of 0 to %d or there twice; list each device once", gpu, maxNodeGPUs-1)
 		}
+		taken[gpu] = true
 	}
 	return nil
 }

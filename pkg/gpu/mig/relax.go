@@ -94,32 +94,42 @@ func newTableau(p *problem) *tableau {
 // step makes one pivot by Bland's rule, which never cycles; false at the
 // optimum. The dual is bounded, because every dimension has a pattern.
 func (t *tableau) step() bool {
-	m, k := len(t.basic), len(t.nonbasic)
-	col := -1
-	for j, label := range t.nonbasic {
-		if t.rows[m][j] > epsilon && (col < 0 || label < t.nonbasic[col]) {
-			col = j
-		}
-	}
+	col := t.entering()
 	if col < 0 {
 		return false
 	}
-	row := -1
-	var least float64
-	for r := range m {
-		if t.rows[r][col] <= epsilon {
-			continue
-		}
-		ratio := t.rows[r][k] / t.rows[r][col]
-		if row < 0 || ratio < least-epsilon || ratio <= least+epsilon && t.basic[r] < t.basic[row] {
-			row, least = r, ratio
-		}
-	}
+	row := t.leaving(col)
 	if row < 0 {
 		return false
 	}
 	t.pivot(row, col)
 	return true
+}
+
+func (t *tableau) entering() int {
+	objective := t.rows[len(t.basic)]
+	col := -1
+	for j, label := range t.nonbasic {
+		if objective[j] > epsilon && (col < 0 || label < t.nonbasic[col]) {
+			col = j
+		}
+	}
+	return col
+}
+
+func (t *tableau) leaving(col int) int {
+	row, constant := -1, len(t.nonbasic)
+	var least float64
+	for r, label := range t.basic {
+		if t.rows[r][col] <= epsilon {
+			continue
+		}
+		ratio := t.rows[r][constant] / t.rows[r][col]
+		if row < 0 || ratio < least-epsilon || ratio <= least+epsilon && label < t.basic[row] {
+			row, least = r, ratio
+		}
+	}
+	return row
 }
 
 // pivot swaps the basic variable of row with the nonbasic one of col. Rows read

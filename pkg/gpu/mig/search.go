@@ -13,8 +13,8 @@ type remainder struct {
 
 // search covers rest with as few patterns as it finds, beside a bulk that is
 // already chosen, and returns the uses of both together. It tries n = bound,
-// bound+1, … by branch and bound; each try is limited to searchNodes, so that a
-// larger n than needed is possible, and found by taking the best pattern first.
+// bound+1, … by branch and bound; each try is limited in nodes, so that a larger
+// n than needed is possible, and found by taking the best pattern first.
 func (p *problem) search(rest, bulk []int) []int {
 	for n := p.bound(rest); ; n++ {
 		s := &searcher{problem: p, bulk: bulk, uses: make([]int, len(bulk)), seen: map[remainder]int64{}}
@@ -46,20 +46,9 @@ func (s *searcher) descend(rest []int, left int, cost int64) {
 		return
 	}
 	s.nodes++
-	if left == 0 || s.nodes > searchNodes && (s.best != nil || s.nodes > 2*searchNodes) || s.bound(rest) > left {
+	if s.hopeless(rest, left, cost) || s.entered(rest, left, cost) {
 		return
 	}
-	if s.best != nil && cost > s.bestCost {
-		return
-	}
-	key := remainder{left: left}
-	for i, n := range rest {
-		key.rest[i] = int32(n) //nolint:gosec // at most MaxDemand
-	}
-	if least, ok := s.seen[key]; ok && least <= cost {
-		return
-	}
-	s.seen[key] = cost
 	dim := s.scarcest(rest)
 	for _, i := range s.ranked(rest, dim) {
 		next := slices.Clone(rest)
@@ -70,6 +59,31 @@ func (s *searcher) descend(rest []int, left int, cost int64) {
 		s.descend(next, left-1, cost+s.patterns[i].cost)
 		s.uses[i]--
 	}
+}
+
+// hopeless reports whether nothing better can come of a state, or the nodes are
+// spent.
+func (s *searcher) hopeless(rest []int, left int, cost int64) bool {
+	budget := searchNodes
+	if s.best != nil {
+		budget = improveNodes
+	}
+	return left == 0 || s.nodes > budget || s.bound(rest) > left || s.best != nil && cost > s.bestCost
+}
+
+// entered reports whether the state was entered before at no more cost, and
+// remembers it.
+func (s *searcher) entered(rest []int, left int, cost int64) bool {
+	key := remainder{left: left}
+	for i, n := range rest {
+		key.rest[i] = int32(n) //nolint:gosec // at most MaxDemand
+	}
+	least, ok := s.seen[key]
+	if ok && least <= cost {
+		return true
+	}
+	s.seen[key] = cost
+	return false
 }
 
 func (s *searcher) record(cost int64) {
