@@ -7,17 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
 )
 
 const (
-	// FakeAnnotation has KWOK play the kubelet of a Node.
-	FakeAnnotation = "kwok.x-k8s.io/node"
-	// DownAnnotation stops the heartbeats of a Node.
-	DownAnnotation = "sandbox.karpenter-gpu.dev/down"
 	// InstanceAnnotation is the instance's ID.
 	InstanceAnnotation = "sandbox.karpenter-gpu.dev/instance-id"
 	// DefaultMemoryOverhead is the part of a machine's memory that the kubelet does not
@@ -36,8 +32,8 @@ type Options struct {
 
 // Launcher makes Nodes of instances. It is an aws.NodeLauncher and an aws.NodeFailer.
 type Launcher struct {
-	client kubernetes.Interface
-	opts   Options
+	api  client.Client
+	opts Options
 }
 
 var (
@@ -45,15 +41,16 @@ var (
 	_ aws.NodeFailer   = (*Launcher)(nil)
 )
 
-// New is a Launcher that works through the client.
-func New(client kubernetes.Interface, opts Options) *Launcher {
+// New is a Launcher that works through api, which must read from the API server and not
+// from a cache.
+func New(api client.Client, opts Options) *Launcher {
 	if opts.MemoryOverhead == 0 {
 		opts.MemoryOverhead = DefaultMemoryOverhead
 	}
 	if opts.KubeletVersion == "" {
 		opts.KubeletVersion = "v1.37.2"
 	}
-	return &Launcher{client: client, opts: opts}
+	return &Launcher{api: api, opts: opts}
 }
 
 // Launch registers the Node of a booted instance. A Node that the instance has
@@ -63,9 +60,9 @@ func (l *Launcher) Launch(ctx context.Context, i aws.Instance) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	err = l.api.Create(ctx, node)
 	if apierrors.IsAlreadyExists(err) {
-		return l.annotate(ctx, i, "null")
+		err = controlplane.SetNodeUp(ctx, l.api, node.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("registering node %s, %w", node.Name, err)
@@ -75,25 +72,16 @@ func (l *Launcher) Launch(ctx context.Context, i aws.Instance) error {
 
 // Terminate removes the Node of an instance that is gone.
 func (l *Launcher) Terminate(ctx context.Context, i aws.Instance) error {
-	err := l.client.CoreV1().Nodes().Delete(ctx, i.PrivateDNS, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: i.PrivateDNS}}
+	if err := client.IgnoreNotFound(l.api.Delete(ctx, node)); err != nil {
 		return fmt.Errorf("removing node %s, %w", i.PrivateDNS, err)
 	}
 	return nil
 }
 
-// Fail stops the heartbeats of an instance's Node.
+// Fail stops the heartbeats of an instance's Node, if it has one.
 func (l *Launcher) Fail(ctx context.Context, i aws.Instance) error {
-	return l.annotate(ctx, i, `"true"`)
-}
-
-func (l *Launcher) annotate(ctx context.Context, i aws.Instance, down string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, DownAnnotation, down)
-	_, err := l.client.CoreV1().Nodes().Patch(ctx, i.PrivateDNS, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("annotating node %s, %w", i.PrivateDNS, err)
-	}
-	return nil
+	return client.IgnoreNotFound(controlplane.SetNodeDown(ctx, l.api, i.PrivateDNS))
 }
 
 // Node is the object that the kubelet of an instance registers.
@@ -115,7 +103,7 @@ func (l *Launcher) Node(i aws.Instance) (*corev1.Node, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        i.PrivateDNS,
 			Labels:      labels(i, k),
-			Annotations: map[string]string{FakeAnnotation: "fake", InstanceAnnotation: i.ID},
+			Annotations: map[string]string{controlplane.NodeAnnotation: controlplane.NodeAnnotationValue, InstanceAnnotation: i.ID},
 		},
 		Spec: corev1.NodeSpec{ProviderID: i.ProviderID(), Taints: k.taints},
 		Status: corev1.NodeStatus{
