@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,22 +15,14 @@ const (
 	stsVersion = "2011-06-15"
 )
 
-// envelope is the root of an EC2 answer; every answer embeds it.
+// envelope is what every EC2 answer embeds.
 type envelope struct {
-	XMLName   xml.Name
-	Xmlns     string `xml:"xmlns,attr"`
 	RequestID string `xml:"requestId"`
 }
 
-func (e *envelope) seal(operation, requestID string) {
-	e.XMLName = xml.Name{Local: operation + "Response"}
-	e.Xmlns = "http://ec2.amazonaws.com/doc/" + ec2Version + "/"
-	e.RequestID = requestID
-}
+func (e *envelope) seal(requestID string) { e.RequestID = requestID }
 
-type sealer interface {
-	seal(operation, requestID string)
-}
+type sealer interface{ seal(requestID string) }
 
 // operation answers one call. It runs under the server's lock.
 type operation func(s *Server, p *params) (sealer, error)
@@ -105,14 +96,14 @@ func (s *Server) dispatchEC2(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		api := s.failed(err)
-		writeXML(w, api.status(), ec2Error{
+		writeXML(w, api.status(), root("Response", ""), ec2Error{
 			Errors:    []ec2ErrorItem{{Code: api.Code, Message: api.Message}},
 			RequestID: requestID,
 		})
 		return
 	}
-	out.seal(name, requestID)
-	writeXML(w, http.StatusOK, out)
+	out.seal(requestID)
+	writeXML(w, http.StatusOK, root(name+"Response", "http://ec2.amazonaws.com/doc/"+ec2Version+"/"), out)
 }
 
 func (s *Server) callEC2(name string, form url.Values) (out sealer, err error) {

@@ -53,18 +53,15 @@ type iamResult struct {
 }
 
 type queryResponse struct {
-	XMLName   xml.Name
-	Xmlns     string `xml:"xmlns,attr"`
 	Result    iamResult
 	RequestID string `xml:"ResponseMetadata>RequestId"`
 }
 
 type queryError struct {
-	XMLName   xml.Name `xml:"ErrorResponse"`
-	Type      string   `xml:"Error>Type"`
-	Code      string   `xml:"Error>Code"`
-	Message   string   `xml:"Error>Message"`
-	RequestID string   `xml:"RequestId"`
+	Type      string `xml:"Error>Type"`
+	Code      string `xml:"Error>Code"`
+	Message   string `xml:"Error>Message"`
+	RequestID string `xml:"RequestId"`
 }
 
 var iamOperations = map[string]func(s *Server, p *params) (iamResult, error){
@@ -106,11 +103,11 @@ func (s *Server) answerQuery(w http.ResponseWriter, r *http.Request, xmlns strin
 	}
 	if err != nil {
 		api := s.failed(err)
-		writeXML(w, api.status(), queryError{Type: "Sender", Code: api.Code, Message: api.Message, RequestID: requestID})
+		writeXML(w, api.status(), root("ErrorResponse", xmlns), queryError{Type: "Sender", Code: api.Code, Message: api.Message, RequestID: requestID})
 		return
 	}
 	out.XMLName = xml.Name{Local: name + "Result"}
-	writeXML(w, http.StatusOK, queryResponse{XMLName: xml.Name{Local: name + "Response"}, Xmlns: xmlns, Result: out, RequestID: requestID})
+	writeXML(w, http.StatusOK, root(name+"Response", xmlns), queryResponse{Result: out, RequestID: requestID})
 }
 
 func (s *Server) role(name string) roleXML {

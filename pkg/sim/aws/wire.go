@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"bytes"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ type ec2ErrorItem struct {
 }
 
 type ec2Error struct {
-	XMLName   xml.Name       `xml:"Response"`
 	Errors    []ec2ErrorItem `xml:"Errors>Error"`
 	RequestID string         `xml:"RequestID"`
 }
@@ -32,16 +32,24 @@ func tagSet(tags map[string]string) []tag {
 	return out
 }
 
-func writeXML(w http.ResponseWriter, status int, body any) {
-	raw, err := xml.Marshal(body)
-	if err != nil {
+// root is the outermost element of an answer.
+func root(name, xmlns string) xml.StartElement {
+	out := xml.StartElement{Name: xml.Name{Local: name}}
+	if xmlns != "" {
+		out.Attr = []xml.Attr{{Name: xml.Name{Local: "xmlns"}, Value: xmlns}}
+	}
+	return out
+}
+
+func writeXML(w http.ResponseWriter, status int, start xml.StartElement, body any) {
+	buffer := bytes.NewBufferString(xml.Header)
+	if err := xml.NewEncoder(buffer).EncodeElement(body, start); err != nil {
 		http.Error(w, fmt.Sprintf("encoding the answer, %s", err), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, xml.Header)
-	_, _ = w.Write(raw)
+	_, _ = buffer.WriteTo(w)
 }
 
 func readAll(r *http.Request) ([]byte, error) {
