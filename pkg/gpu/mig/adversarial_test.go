@@ -86,8 +86,9 @@ func TestConcurrentUse(t *testing.T) {
 func TestZeroValues(t *testing.T) {
 	var l mig.Layout
 	var n mig.NodeLayout
-	if !l.IsZero() || l.MIGEnabled() || l.Name() != "" || len(l.Counts()) != 0 || len(l.Resources()) != 0 || l.Placements() != nil || l.Stranded() != (mig.Waste{}) {
-		t.Errorf("zero layout %v", l)
+	got := []any{l.IsZero(), l.MIGEnabled(), l.Name(), len(l.Counts()), len(l.Resources()), len(l.Placements()), l.Stranded()}
+	if d := cmp.Diff([]any{true, false, "", 0, 0, 0, mig.Waste{}}, got); d != "" {
+		t.Errorf("zero layout (-want +got):\n%s", d)
 	}
 	if _, ok := n.LayoutAt(0); ok || n.Geometry() != nil || n.Name() != "" {
 		t.Errorf("zero node layout %v", n)

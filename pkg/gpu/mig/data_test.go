@@ -133,35 +133,34 @@ func TestEveryLayout(t *testing.T) {
 		names := []string{mig.AllDisabled, mig.AllEnabled}
 		for name, want := range raw.Layouts {
 			names = append(names, name)
-			t.Run(key+"/"+name, func(t *testing.T) {
-				l, err := g.Layout(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := cmp.Diff(want, l.Counts()); d != "" {
-					t.Errorf("(-data +package):\n%s", d)
-				}
-				if !l.MIGEnabled() || !mig.Fits(l, want) {
-					t.Errorf("%s has MIG off or does not fit its own contents", name)
-				}
-				wantResources := map[string]int{}
-				for _, p := range raw.Profiles {
-					if n := want[p.Name]; n > 0 {
-						wantResources[p.Resource] = n
-					}
-				}
-				if d := cmp.Diff(wantResources, l.Resources()); d != "" {
-					t.Errorf("resources (-want +got):\n%s", d)
-				}
-				if raw.Units > 0 && len(l.Placements()) != want.Total() {
-					t.Errorf("placements %v for %s", l.Placements(), want)
-				}
-			})
+			t.Run(key+"/"+name, func(t *testing.T) { checkLayout(t, raw, layout(t, key, name), want) })
 		}
 		slices.Sort(names)
 		if d := cmp.Diff(names, g.LayoutNames()); d != "" {
 			t.Errorf("%s names (-want +got):\n%s", key, d)
 		}
+	}
+}
+
+func checkLayout(t *testing.T, raw rawGPU, l mig.Layout, want mig.Demand) {
+	t.Helper()
+	if d := cmp.Diff(want, l.Counts()); d != "" {
+		t.Errorf("(-data +package):\n%s", d)
+	}
+	if !l.MIGEnabled() || !mig.Fits(l, want) {
+		t.Errorf("%s has MIG off or does not fit its own contents", l)
+	}
+	resources := map[string]int{}
+	for _, p := range raw.Profiles {
+		if n := want[p.Name]; n > 0 {
+			resources[p.Resource] = n
+		}
+	}
+	if d := cmp.Diff(resources, l.Resources()); d != "" {
+		t.Errorf("resources (-want +got):\n%s", d)
+	}
+	if raw.Units > 0 && len(l.Placements()) != want.Total() {
+		t.Errorf("placements %v for %s", l.Placements(), want)
 	}
 }
 
@@ -179,36 +178,39 @@ func TestLayoutsAgreeWithMigParted(t *testing.T) {
 		if strings.HasPrefix(line, "#") || len(f) < 3 {
 			continue
 		}
-		want := mig.Demand{}
-		for _, s := range f[2:] {
-			var n int
-			var profile string
-			if _, err := fmt.Sscanf(s, "%dx%s", &n, &profile); err != nil {
-				t.Fatal(err)
-			}
-			want[profile] = n
+		want := parseDemand(t, strings.Join(f[2:], " "))
+		ids := covered
+		if f[1] != "*" {
+			ids = strings.Split(f[1], ",")
 		}
-		agreed := false
-		for _, g := range mig.Geometries() {
-			for _, n := range append([]*mig.Geometry{g}, g.Namings()...) {
-				l, err := n.Layout(f[0])
-				if err != nil || f[1] != "*" && !overlap(n.DeviceFilter(), strings.Split(f[1], ",")) {
-					continue
-				}
-				if cmp.Equal(want, l.Counts()) {
-					agreed = true
-				} else if f[1] == "*" && overlap(n.DeviceFilter(), covered) {
-					t.Errorf("%s of %s has %s, mig-parted %s", f[0], n.Key(), l.Counts(), want)
-				}
-			}
-		}
-		if compared++; !agreed {
+		if compared++; !agreesWithAny(t, f[0], f[1] == "*", ids, want) {
 			t.Errorf("no model has %s with %s for %s", f[0], want, f[1])
 		}
 	}
 	if compared < 70 {
 		t.Errorf("compared %d layouts", compared)
 	}
+}
+
+// agreesWithAny reports whether a model of the IDs has the layout with what is
+// wanted. With all, none of them may have other contents.
+func agreesWithAny(t *testing.T, name string, all bool, ids []string, want mig.Demand) bool {
+	t.Helper()
+	agreed := false
+	for _, g := range mig.Geometries() {
+		for _, n := range append([]*mig.Geometry{g}, g.Namings()...) {
+			l, err := n.Layout(name)
+			if err != nil || !overlap(n.DeviceFilter(), ids) {
+				continue
+			}
+			if cmp.Equal(want, l.Counts()) {
+				agreed = true
+			} else if all {
+				t.Errorf("%s of %s has %s, mig-parted %s", name, n.Key(), l.Counts(), want)
+			}
+		}
+	}
+	return agreed
 }
 
 func TestMediaBudgetIsThatOfTheWholeGPU(t *testing.T) {

@@ -1,6 +1,8 @@
 package mig_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,32 +180,26 @@ func TestMigPartedConfigHoldsEveryLayout(t *testing.T) {
 		}
 	}
 	out, err := mig.MigPartedConfig(nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := mig.MigPartedConfig(reversed)
-	if err != nil || string(out) != string(again) {
-		t.Errorf("the order of the input shows: %v", err)
-	}
+	again, errAgain := mig.MigPartedConfig(reversed)
 	var got migParted
-	if err := yaml.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(err, errAgain, yaml.Unmarshal(out, &got)); err != nil || string(out) != string(again) {
+		t.Fatalf("the order of the input shows, or %v", err)
 	}
 	for _, n := range nodes {
 		l := n.Parts()[0].Layout()
-		found := false
-		for _, e := range got.Configs[n.Name()] {
-			filter, filtered := e.Filter.([]any)
-			matches := !filtered
-			for _, id := range filter {
-				matches = matches || id == l.Geometry().DeviceFilter()[0]
-			}
-			if matches {
-				found = e.Enabled == l.MIGEnabled() && cmp.Equal(mig.Demand(e.Held).String(), l.Counts().String())
-			}
-		}
-		if !found {
+		e, found := entryFor(got.Configs[n.Name()], l.Geometry().DeviceFilter()[0])
+		if !found || e.Enabled != l.MIGEnabled() || mig.Demand(e.Held).String() != l.Counts().String() {
 			t.Errorf("%s of %s is not in the configuration: %v", n.Name(), l.Geometry().Key(), got.Configs[n.Name()])
 		}
 	}
+}
+
+// entryFor finds the entry that mig-parted applies to a device.
+func entryFor(entries []migPartedEntry, id string) (migPartedEntry, bool) {
+	for _, e := range entries {
+		if filter, filtered := e.Filter.([]any); !filtered || slices.Contains(filter, any(id)) {
+			return e, true
+		}
+	}
+	return migPartedEntry{}, false
 }
