@@ -280,15 +280,16 @@ func (p *problems) applyGPUs(at string, o ShapeOverride, s *Shape, models map[st
 	if s.GPUFraction == 0 {
 		s.GPUFraction = 1
 	}
+	m := s.Model
 	if o.Model != nil {
-		m, ok := models[*o.Model]
-		if !ok {
+		known := false
+		if m, known = models[*o.Model]; !known {
 			p.add(at+".model", *o.Model, "is no model: use a built-in key such as a100-80gb, or add the model under models")
 		}
-		*s = s.carrying(m)
-	} else if s.Model.IsZero() {
+	} else if m.IsZero() {
 		p.add(at+".model", "", "is missing on a shape with GPUs: name a model, such as a100-80gb")
 	}
+	*s = s.carrying(m)
 	assign(&s.GPUMemoryMiB, o.GPUMemoryMiB)
 }
 
