@@ -81,6 +81,7 @@ type generator struct {
 	pricers []*pricer
 	values  []float64
 	proof   int // budget of branch and bound nodes for a proof
+	spent   int // branch and bound nodes so far
 	best    float64
 	proofs  []proof
 }
@@ -97,7 +98,8 @@ const (
 	maxRounds    = 300
 	quickBudget  = 400       // branch and bound nodes for a shape while columns still turn up
 	solveBudget  = 50_000    // and for a shape to prove that none is left, in Solve
-	proofBudget  = 2_000_000 // and in LowerBound
+	proofBudget  = 1_000_000 // and in LowerBound
+	proofsInAll  = 12        // budgets for a shape that may be spent on all shapes and rounds
 	proofGap     = 1e-5      // relative distance of bound and program at which to end
 	maxColumns   = 6_000
 	maxLPPivots  = 5_000
@@ -154,10 +156,10 @@ func (m *model) single(c, row int) column {
 func (g *generator) run(stop func() bool) {
 	budget := quickBudget
 	for range maxRounds {
-		if stop() || len(g.lp.cols) > maxColumns {
+		if stop() || len(g.lp.cols) > maxColumns || g.spent > proofsInAll*g.proof {
 			return
 		}
-		g.lp.optimise(maxLPPivots)
+		g.lp.optimize(maxLPPivots)
 		found, bound := g.price(budget)
 		g.best = max(g.best, bound)
 		if g.best >= g.objective()*(1-proofGap) {
@@ -194,6 +196,7 @@ func (g *generator) price(budget int) (found bool, bound float64) {
 		}
 		most, pods := g.pricers[s].solve(g.values, price*(1+1e-9), steps, budget)
 		worth[s] = most
+		g.spent += budget - max(g.pricers[s].budget, 0)
 		if most > price {
 			theta = min(theta, price/most)
 		}

@@ -34,7 +34,7 @@ func newBuilder(m *model, value []float64, whole bool) *builder {
 }
 
 // build places the pods of left on new nodes, appended to nodes, in order of
-// classes; it lowers left and spends r. Pods that no admitted node holds stay
+// classes, each of which some shape holds if b.whole; it lowers left and spends r. Pods that no admitted node holds stay
 // in left.
 func (b *builder) build(nodes []node, left []int, order []int, r *room) []node {
 	start, finish := len(nodes), ending{price: math.Inf(1), at: -1}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,14 +26,11 @@ type improver struct {
 }
 
 // iterations is the number of steps that the options ask for.
-func (o Options) iterations(nodes int) int {
-	switch {
-	case o.Iterations > 0:
-		return o.Iterations
-	case o.Iterations < 0:
-		return 0
+func (o Options) iterations() int {
+	if o.Iterations == 0 {
+		return DefaultIterations
 	}
-	return min(max(DefaultIterations, StepsPerNode*nodes), MaxDefaultIterations)
+	return max(o.Iterations, 0)
 }
 
 func (m *model) improve(st *state, values []float64, bound float64, o Options, rng *rand.Rand) *state {
@@ -48,7 +46,7 @@ func (m *model) improve(st *state, values []float64, bound float64, o Options, r
 		im.total += im.waste[len(im.waste)-1]
 	}
 	best := st.clone()
-	stop, steps := o.stop(), o.iterations(len(st.nodes))
+	stop, steps := o.stop(), o.iterations()
 	for i := range steps {
 		if i&15 == 0 && stop() || best.unplaced() == 0 && best.room.price <= bound+tolerance(bound) {
 			break
@@ -170,32 +168,13 @@ func (m *model) orderInto(classes []int, values, keys []float64, rng *rand.Rand)
 			keys[c] = rng.Float64()
 		}
 	}
-	slices.SortFunc(classes, func(a, b int) int {
-		switch {
-		case keys[a] > keys[b]:
-			return -1
-		case keys[a] < keys[b]:
-			return 1
-		}
-		return a - b
-	})
+	sortFalling(classes, keys)
 }
 
-func (m *model) noisyOrder(classes []int, values []float64, spread float64, rng *rand.Rand) []int {
-	keys := make([]float64, len(values))
-	for _, c := range classes {
-		keys[c] = values[c] * math.Exp(spread*rng.NormFloat64())
-	}
+func sortFalling(classes []int, keys []float64) {
 	slices.SortFunc(classes, func(a, b int) int {
-		switch {
-		case keys[a] > keys[b]:
-			return -1
-		case keys[a] < keys[b]:
-			return 1
-		}
-		return a - b
+		return cmp.Or(cmp.Compare(keys[b], keys[a]), cmp.Compare(a, b))
 	})
-	return classes
 }
 
 // commit replaces the picked nodes by the fresh ones.

@@ -19,12 +19,14 @@ type pricer struct {
 	shape  int
 	lambda []float64
 
-	items []item
-	ratio []float64 // per item and dimension, greatest value per unit from there on
-	tail  []float64 // per item, value of all that follow
-	free  []int64
-	take  []int
-	best  struct {
+	items  []item
+	ratio  []float64 // per item and dimension, greatest value per unit from there on
+	tail   []float64 // per item, value of all that follow
+	free   []int64
+	take   []int
+	always []share // classes without requests
+	found  bool
+	best   struct {
 		value float64
 		take  []int
 	}
@@ -52,18 +54,21 @@ func newPricer(m *model, s int) *pricer {
 // value of every fill, at least floor; and the best fill found above floor, or
 // nil. With a large enough budget of nodes the bound is the value of that fill.
 func (p *pricer) solve(values []float64, floor float64, steps, budget int) (float64, []share) {
-	p.collect(values)
-	if p.tune(floor, steps) <= floor {
+	p.budget = budget
+	base := p.collect(values)
+	if base+p.tune(floor-base, steps) <= floor {
 		return floor, nil
 	}
 	p.suffixes()
 	copy(p.free, p.m.shapes[p.shape].alloc)
-	p.budget, p.open = budget, floor
+	p.open, p.found = floor, false
 	p.best.value = floor
-	p.best.take = p.best.take[:0]
 	p.take = append(p.take[:0], make([]int, len(p.items))...)
-	p.descend(0, 0)
-	var fill []share
+	p.descend(0, base)
+	if !p.found {
+		return max(floor, p.open), nil
+	}
+	fill := slices.Clone(p.always)
 	for i, k := range p.best.take {
 		if k > 0 {
 			fill = append(fill, share{p.items[i].class, k})
@@ -72,15 +77,24 @@ func (p *pricer) solve(values []float64, floor float64, steps, budget int) (floa
 	return max(p.best.value, p.open), fill
 }
 
-func (p *pricer) collect(values []float64) {
-	p.items = p.items[:0]
+// collect lists the classes of some value as items. Classes that request
+// nothing are always in; it returns their value.
+func (p *pricer) collect(values []float64) float64 {
+	p.items, p.always = p.items[:0], p.always[:0]
+	base := 0.0
 	for c := range p.m.classes {
 		if values[c] <= 0 || !p.m.classes[c].mask.has(p.shape) {
 			continue
 		}
 		limit := p.m.most(c, p.m.shapes[p.shape].alloc, p.m.classes[c].n)
+		if p.m.fraction(c, p.shape) == 0 {
+			p.always = append(p.always, share{c, limit})
+			base += float64(limit) * values[c]
+			continue
+		}
 		p.items = append(p.items, item{class: c, limit: limit, value: values[c]})
 	}
+	return base
 }
 
 // tune lowers the mixed bound and leaves the items sorted for the best mix. It
@@ -118,7 +132,7 @@ func (p *pricer) sort(lambda []float64) {
 		for d, r := range p.m.classes[p.items[i].class].req {
 			size += lambda[d] * float64(r) * inv[d]
 		}
-		p.items[i].density = p.items[i].value / max(size, 1e-15)
+		p.items[i].density = p.items[i].value / size // size > 0, see collect and tune
 	}
 	slices.SortFunc(p.items, func(a, b item) int {
 		switch {
@@ -186,7 +200,9 @@ func (p *pricer) descend(i int, value float64) {
 	if value > p.best.value*(1+1e-12) {
 		p.best.value = value
 		p.best.take = append(p.best.take[:0], p.take[:i]...)
+		p.found = true
 	}
+	p.budget--
 	if i == len(p.items) {
 		return
 	}
@@ -194,7 +210,7 @@ func (p *pricer) descend(i int, value float64) {
 	if bound <= p.best.value {
 		return
 	}
-	if p.budget--; p.budget < 0 {
+	if p.budget < 0 {
 		p.open = max(p.open, bound)
 		return
 	}
@@ -208,6 +224,10 @@ func (p *pricer) descend(i int, value float64) {
 		p.descend(i+1, value+float64(k)*it.value)
 		for d, r := range req {
 			p.free[d] += r * int64(k)
+		}
+		if p.budget < 0 {
+			p.open = max(p.open, bound) // also covers the counts not tried
+			break
 		}
 	}
 	p.take[i] = 0

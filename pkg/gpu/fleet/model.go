@@ -256,15 +256,17 @@ func (m *model) unused(s *shape, load []int64) int {
 		if s.alloc[d] == 0 || load[d] == 0 {
 			continue
 		}
-		// load <= alloc, so hi < alloc and the quotient is at most gpus.
-		hi, lo := bits.Mul64(uint64(load[d]), uint64(s.gpus))
-		q, rem := bits.Div64(hi%uint64(s.alloc[d]), lo, uint64(s.alloc[d]))
+		// No amount is negative, and load ≤ alloc, so that the quotient is at most
+		// gpus and its high word fits.
+		alloc := uint64(s.alloc[d])                           //nolint:gosec // 0 or more
+		hi, lo := bits.Mul64(uint64(load[d]), uint64(s.gpus)) //nolint:gosec // 0 or more
+		q, rem := bits.Div64(hi, lo, alloc)
 		if rem > 0 {
 			q++
 		}
-		used = max(used, min(q, uint64(s.gpus)))
+		used = max(used, q)
 	}
-	return s.gpus - int(used)
+	return s.gpus - int(used) //nolint:gosec // at most gpus
 }
 
 // opens says whether the limits that hold for each node let load be launched

@@ -44,7 +44,8 @@ type Shape struct {
 	// Allocatable has one entry, zero or more, for each of Problem.Resources:
 	// what is left for the pods after system and daemon overhead.
 	Allocatable []int64
-	// Price is in money per hour, finite and zero or more.
+	// Price is in money per hour, from 0 to 1e12. Prices less than 1e-9 apart
+	// count as equal.
 	Price float64
 	// GPUs is the number of physical GPUs, for Limits.
 	GPUs int
@@ -128,9 +129,9 @@ const (
 
 // Options steer the search. The zero value is the default search.
 type Options struct {
-	// Iterations is the number of improvement steps; zero means a number that
-	// grows with the nodes (DefaultIterations and up). Negative means none.
-	// Counted in steps and not in time, so that equal input has equal output.
+	// Iterations is the number of improvement steps; zero means
+	// DefaultIterations, negative none. Counted in steps and not in time, so
+	// that equal input has equal output.
 	Iterations int
 	// Seed of the search's random source. Every seed gives a valid plan.
 	Seed uint64

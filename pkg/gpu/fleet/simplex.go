@@ -2,7 +2,7 @@ package fleet
 
 import "math"
 
-// master is the covering linear program of column generation: minimise Σ cost·x
+// master is the covering linear program of column generation: minimize Σ cost·x
 // over x ≥ 0 such that every row gets at least its demand. It is solved by the
 // revised simplex method with a dense inverse. A bound never rests on its
 // arithmetic: its prices are only candidates that the pricing step certifies.
@@ -42,8 +42,8 @@ func newMaster(demand []float64, start []column) *master {
 	return out
 }
 
-// optimise pivots until no column in the pool improves, or limit pivots.
-func (lp *master) optimise(limit int) {
+// optimize pivots until no column in the pool improves, or limit pivots.
+func (lp *master) optimize(limit int) {
 	for range limit {
 		enter, reduced := lp.entering()
 		if reduced > -1e-9 {
@@ -93,16 +93,25 @@ func (lp *master) direction(enter int) {
 	}
 }
 
-func (lp *master) pivot(enter int, reduced float64) bool {
-	lp.direction(enter)
-	m, leave, ratio := lp.m, -1, math.Inf(1)
+// leaving is the basic place that reaches zero first in the direction, of equal
+// ones the one with the largest step, which is the safest to divide by.
+func (lp *master) leaving() (leave int, ratio float64) {
+	leave, ratio = -1, math.Inf(1)
 	for i, a := range lp.alpha {
-		if a > 1e-9 {
-			if q := max(lp.x[i], 0) / a; q < ratio || q == ratio && a > lp.alpha[leave] {
-				leave, ratio = i, q
-			}
+		if a <= 1e-9 {
+			continue
+		}
+		if q := max(lp.x[i], 0) / a; q < ratio || q == ratio && a > lp.alpha[leave] {
+			leave, ratio = i, q
 		}
 	}
+	return leave, ratio
+}
+
+func (lp *master) pivot(enter int, reduced float64) bool {
+	lp.direction(enter)
+	m := lp.m
+	leave, ratio := lp.leaving()
 	if leave < 0 {
 		return false
 	}

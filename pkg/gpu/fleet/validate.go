@@ -3,7 +3,6 @@ package fleet
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -65,7 +64,7 @@ func (l Limits) validate() error {
 		errs = append(errs, fmt.Errorf("limits.gpus is %d; use 0 or more, or leave it out", *l.GPUs))
 	}
 	if l.PricePerHour != nil && !validPrice(*l.PricePerHour) {
-		errs = append(errs, fmt.Errorf("limits.pricePerHour is %v; use a finite number, 0 or more, or leave it out", *l.PricePerHour))
+		errs = append(errs, fmt.Errorf("limits.pricePerHour is %v; use a number from 0 to 1e12, or leave it out", *l.PricePerHour))
 	}
 	return errors.Join(errs...)
 }
@@ -92,7 +91,7 @@ func (s Shape) validate(i, dims int) error {
 	at := fmt.Sprintf("shapes[%d] (%s)", i, s.Name)
 	errs := []error{vector(at+".allocatable", s.Allocatable, dims)}
 	if !validPrice(s.Price) {
-		errs = append(errs, fmt.Errorf("%s.price is %v; use a finite number, 0 or more", at, s.Price))
+		errs = append(errs, fmt.Errorf("%s.price is %v; use a number from 0 to 1e12", at, s.Price))
 	}
 	if s.GPUs < 0 || s.GPUs > maxCount {
 		errs = append(errs, fmt.Errorf("%s.gpus is %d; use 0 to %d", at, s.GPUs, maxCount))
@@ -115,7 +114,9 @@ func vector(at string, v []int64, dims int) error {
 	return nil
 }
 
-// validPrice keeps prices small enough that a plan's sum is finite.
+// maxPrice keeps sums and ratios of prices far from the ends of float64.
+const maxPrice = 1e12
+
 func validPrice(p float64) bool {
-	return p >= 0 && p <= math.MaxFloat64/maxCount/4
+	return p >= 0 && p <= maxPrice // false for NaN
 }

@@ -3,6 +3,8 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"math/big"
+	"slices"
 )
 
 // Verify checks a plan against its problem from first principles: every pod on
@@ -88,29 +90,34 @@ func (v *verifier) share(i int, n Node, share Share, free []int64) {
 		v.fault("nodes[%d] has %d pods of class %s, over its cap of %d", i, share.Count, c.Name, c.MaxPerNode)
 	}
 	for range share.Count {
-		for d, r := range c.Requests {
-			free[d] -= r
-		}
+		subtract(free, c.Requests)
 	}
 	v.placed[share.Class] += n.Count * share.Count
 }
 
-// unused counts whole GPUs that the pods can be kept off, one GPU at a time.
+// subtract leaves alone what is over already, since it could wrap around.
+func subtract(free, requests []int64) {
+	for d, r := range requests {
+		if free[d] >= 0 {
+			free[d] -= r
+		}
+	}
+}
+
+// unused counts the GPUs left when the pods' parts are packed onto as few as
+// can hold the most used GPU resource, each GPU having an equal part of it.
 func (v *verifier) unused(s Shape, free []int64) int {
 	used := 0
 	for d, name := range v.p.Resources {
-		for _, g := range v.p.GPUResources {
-			if g != name || s.Allocatable[d] == 0 {
-				continue
-			}
-			k := 0
-			for float64(k)*float64(s.Allocatable[d]) < float64(s.Allocatable[d]-free[d])*float64(s.GPUs) {
-				k++
-			}
-			used = max(used, k)
+		if s.Allocatable[d] == 0 || !slices.Contains(v.p.GPUResources, name) {
+			continue
+		}
+		have := new(big.Int).Mul(big.NewInt(s.Allocatable[d]-free[d]), big.NewInt(int64(s.GPUs)))
+		for k := new(big.Int); k.Cmp(have) < 0; k.Add(k, big.NewInt(s.Allocatable[d])) {
+			used = max(used, 1+int(new(big.Int).Div(k, big.NewInt(s.Allocatable[d])).Int64()))
 		}
 	}
-	return s.GPUs - used
+	return s.GPUs - min(used, s.GPUs)
 }
 
 func (v *verifier) totals(plan Plan) {
