@@ -1,0 +1,99 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/node"
+)
+
+// World is the sandbox that a scenario is played on.
+type World interface {
+	// Apply creates or updates the objects of a YAML text.
+	Apply(ctx context.Context, manifests string) error
+	// Delete deletes one object and its dependents; a missing one is an error.
+	Delete(ctx context.Context, ref Ref) error
+	// Scale sets replicas.
+	Scale(ctx context.Context, ref Ref, replicas int) error
+	// AddLocalNodes creates unmanaged nodes.
+	AddLocalNodes(ctx context.Context, nodes LocalNodes) error
+
+	// Fail and Heal begin and end a failure of the cloud.
+	Fail(ctx context.Context, f Failure) error
+	Heal(ctx context.Context, f Failure) error
+	// Interrupt sends spot interruption warnings; Kill ends instances without one. Both return how
+	// many instances were hit.
+	Interrupt(ctx context.Context, t Targets) (int, error)
+	Kill(ctx context.Context, t Targets) (int, error)
+
+	// FailNode and HealNode begin and end a fault of node software.
+	FailNode(f node.Fault) error
+	HealNode(name string) error
+
+	// KillController sends SIGKILL and waits for the end; StartController waits until it is ready.
+	KillController(ctx context.Context) error
+	StartController(ctx context.Context) error
+
+	// Observe returns the present state. refs are the objects whose conditions are wanted.
+	Observe(ctx context.Context, refs []Ref) (*Snapshot, error)
+}
+
+// Snapshot is the state of a sandbox at one moment. Checks read it and change nothing.
+type Snapshot struct {
+	Pods []Pod
+	// Disrupted are the pods that were evicted, preempted or lost with their node since the start,
+	// whether they still exist or not; those that had succeeded before are not among them.
+	Disrupted  []Pod
+	Nodes      []Node
+	NodeClaims []string
+	Events     []Event
+	// Conditions holds an entry for every requested object that exists.
+	Conditions map[Ref][]Condition
+	Cloud      Cloud
+}
+
+// Pod is what checks need of a pod.
+type Pod struct {
+	Namespace, Name, Phase, Node string
+	Labels                       map[string]string
+	// Disruption is the reason of the condition DisruptionTarget, empty when it is not True.
+	Disruption string
+	// Waiting is the message of a false PodScheduled condition.
+	Waiting string
+}
+
+// Node is what checks need of a node.
+type Node struct {
+	Name        string
+	Labels      map[string]string
+	Ready       bool
+	Allocatable map[string]int64
+}
+
+// Event is one event object.
+type Event struct{ Kind, Name, Reason, Message string }
+
+// Condition is one status condition.
+type Condition struct{ Type, Status, Reason, Message string }
+
+// Cloud is the simulated cloud's own account. Instances includes the terminated ones.
+type Cloud struct {
+	Instances []Instance
+	// Orphans are running instances without a NodeClaim; DoubleLaunches are NodeClaims that got
+	// more than one instance.
+	Orphans, DoubleLaunches []string
+}
+
+// Instance is one instance of the cloud. Price is in dollars an hour, End zero while it runs.
+type Instance struct {
+	ID, Type, Zone, CapacityType string
+	Price                        float64
+	Start, End                   time.Time
+}
+
+// Matches reports whether the instance is of the offering.
+func (i Instance) Matches(o Offering) bool {
+	return fits(o.InstanceType, i.Type) && fits(o.Zone, i.Zone) && fits(o.CapacityType, i.CapacityType)
+}
+
+func fits(want, got string) bool { return want == "" || want == got }

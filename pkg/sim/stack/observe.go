@@ -1,0 +1,182 @@
+package stack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/scenario"
+)
+
+var nodeClaims = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
+
+// observer keeps caches of what snapshots show.
+type observer struct {
+	typed   informers.SharedInformerFactory
+	dynamic dynamicinformer.DynamicSharedInformerFactory
+	done    chan struct{}
+	once    sync.Once
+
+	mu        sync.Mutex
+	disrupted map[string]scenario.Pod // by UID
+}
+
+func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
+	return &observer{
+		typed:     informers.NewSharedInformerFactory(k, 0),
+		dynamic:   dynamicinformer.NewDynamicSharedInformerFactory(d, 0),
+		done:      make(chan struct{}),
+		disrupted: map[string]scenario.Pod{},
+	}
+}
+
+func (o *observer) start(ctx context.Context) error {
+	core := o.typed.Core().V1()
+	watched := []cache.SharedIndexInformer{core.Pods().Informer(), core.Nodes().Informer(), core.Events().Informer(), o.dynamic.ForResource(nodeClaims).Informer()}
+	_, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: o.note, UpdateFunc: func(_, obj any) { o.note(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			o.note(obj)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods, %w", err)
+	}
+	o.typed.Start(o.done)
+	o.dynamic.Start(o.done)
+	for _, i := range watched {
+		if !cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
+			return errors.New("filling caches, the start ended first")
+		}
+	}
+	return nil
+}
+
+func (o *observer) stop() {
+	o.once.Do(func() { close(o.done) })
+	o.typed.Shutdown()
+	o.dynamic.Shutdown()
+}
+
+// note remembers disrupted pods: KWOK removes them at once, so that a look at what exists would
+// miss them.
+func (o *observer) note(obj any) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	if p := podOf(pod); p.Disruption != "" {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.disrupted[string(pod.UID)] = p
+	}
+}
+
+// Observe returns the state of the sandbox. A controller that ended by itself is an error.
+func (s *Stack) Observe(ctx context.Context, refs []scenario.Ref) (*scenario.Snapshot, error) {
+	if err := s.ControllerExit(); err != nil {
+		return nil, err
+	}
+	snapshot := &scenario.Snapshot{Conditions: map[scenario.Ref][]scenario.Condition{}}
+	existing := s.watch.fill(snapshot)
+	snapshot.Cloud = s.account(existing)
+	for _, ref := range refs {
+		o, err := s.objects.get(ctx, ref)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting %s, %w", ref, err)
+		}
+		snapshot.Conditions[ref] = conditionsOf(o)
+	}
+	return snapshot, nil
+}
+
+// fill copies the caches into the snapshot and returns what the cluster owns of the cloud.
+func (o *observer) fill(s *scenario.Snapshot) *aws.Existing {
+	core := o.typed.Core().V1()
+	existing := &aws.Existing{NodeClaims: []string{}, ProviderIDs: []string{}}
+	for _, obj := range core.Pods().Informer().GetStore().List() {
+		s.Pods = append(s.Pods, podOf(obj.(*corev1.Pod)))
+	}
+	for _, obj := range core.Nodes().Informer().GetStore().List() {
+		n := obj.(*corev1.Node)
+		s.Nodes = append(s.Nodes, nodeOf(n))
+	}
+	for _, obj := range core.Events().Informer().GetStore().List() {
+		e := obj.(*corev1.Event)
+		s.Events = append(s.Events, scenario.Event{Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message})
+	}
+	for _, obj := range o.dynamic.ForResource(nodeClaims).Informer().GetStore().List() {
+		claim := obj.(*unstructured.Unstructured)
+		s.NodeClaims = append(s.NodeClaims, claim.GetName())
+		if id, _, _ := unstructured.NestedString(claim.Object, "status", "providerID"); id != "" {
+			existing.ProviderIDs = append(existing.ProviderIDs, id)
+		}
+	}
+	o.mu.Lock()
+	s.Disrupted = slices.Collect(maps.Values(o.disrupted))
+	o.mu.Unlock()
+	order(s)
+	existing.NodeClaims = append(existing.NodeClaims, s.NodeClaims...)
+	return existing
+}
+
+// order makes snapshots of the same state equal.
+func order(s *scenario.Snapshot) {
+	byName := func(a, b scenario.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}
+	slices.SortFunc(s.Pods, byName)
+	slices.SortFunc(s.Disrupted, byName)
+	slices.SortFunc(s.Nodes, func(a, b scenario.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(s.NodeClaims)
+	slices.SortFunc(s.Events, func(a, b scenario.Event) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+}
+
+func podOf(p *corev1.Pod) scenario.Pod {
+	out := scenario.Pod{Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Labels: p.Labels}
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue:
+			out.Disruption = c.Reason
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+			out.Waiting = c.Message
+		}
+	}
+	return out
+}
+
+func nodeOf(n *corev1.Node) scenario.Node {
+	out := scenario.Node{Name: n.Name, Labels: n.Labels, Allocatable: map[string]int64{}}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	for name, q := range n.Status.Allocatable {
+		out.Allocatable[string(name)] = q.Value()
+	}
+	return out
+}
