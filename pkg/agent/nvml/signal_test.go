@@ -1,0 +1,11 @@
+//go:build cgo
+
+package nvml_test
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func notify(c chan os.Signal) { signal.Notify(c, syscall.SIGTERM) }
