@@ -80,14 +80,24 @@ func TestTrace(t *testing.T) {
 }
 
 func BenchmarkSolve(b *testing.B) {
-	for _, n := range []int{100, 1000, 3000} {
-		for _, families := range []string{"g6", "g4dn+g5+g6+g6e", allFamilies} {
-			p := traceProblem(b, "default", families, n)
-			b.Run(fmt.Sprintf("pods=%d/classes=%d/shapes=%d", n, len(p.Classes), len(p.Shapes)), func(b *testing.B) {
+	for _, size := range []struct {
+		list string
+		pods int
+	}{{"default", 1000}, {"gpuspec33", 1000}, {"multigpu50", 5000}} {
+		for _, families := range []string{"g4dn+g5+g6+g6e", allFamilies} {
+			p := traceProblem(b, size.list, families, size.pods)
+			pods := 0
+			for _, c := range p.Classes {
+				pods += c.Count
+			}
+			b.Run(fmt.Sprintf("pods=%d/classes=%d/shapes=%d", pods, len(p.Classes), len(p.Shapes)), func(b *testing.B) {
 				b.ReportAllocs()
 				var plan fleet.Plan
 				for b.Loop() {
-					plan = solve(b, p, fleet.Options{})
+					plan, _ = fleet.Solve(p, fleet.Options{})
+				}
+				if err := fleet.Verify(p, plan); err != nil {
+					b.Fatal(err)
 				}
 				b.ReportMetric(plan.Price/plan.LowerBound, "price/bound")
 			})
