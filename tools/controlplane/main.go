@@ -1,3 +1,12 @@
+// Command controlplane is etcd, kube-apiserver, kube-scheduler and
+// kube-controller-manager in one binary, which acts as the one by whose name it is
+// called: build.sh makes a link for each. One binary holds once what the four share,
+// 140 MB in place of 331, and links once.
+//
+// It is a module of its own, so that k8s.io/kubernetes and its list of replacements stay
+// out of the library's module graph. KWOK comes from the same module as a tool.
+//
+// Called as anything else it answers --stamp with the digest of what it was built from.
 package main
 
 import (
@@ -16,6 +25,9 @@ import (
 	_ "time/tzdata"
 )
 
+// stamp is set by build.sh: a digest of its inputs, by which it knows what it may keep.
+var stamp = "unknown"
+
 func main() {
 	switch name := filepath.Base(os.Args[0]); name {
 	case "etcd":
@@ -27,6 +39,10 @@ func main() {
 	case "kube-controller-manager":
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	default:
+		if len(os.Args) == 2 && os.Args[1] == "--stamp" {
+			fmt.Println(stamp)
+			return
+		}
 		fmt.Fprintf(os.Stderr, "unknown program %q: call this binary as etcd, kube-apiserver, kube-scheduler or kube-controller-manager\n", name)
 		os.Exit(2)
 	}
