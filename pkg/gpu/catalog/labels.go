@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,11 +41,27 @@ func Labels(s Shape, st State) map[string]string {
 // labels collects valid labels.
 type labels map[string]string
 
-// validValue is what Kubernetes accepts as a label value.
-var validValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+// maxValue is how long Kubernetes lets a label value be.
+const maxValue = 63
+
+// validValue tells whether Kubernetes accepts the text as a label value. GFD
+// writes no empty ones but one.
+func validValue(v string) bool {
+	if v == "" || len(v) > maxValue || !alphanumeric(rune(v[0])) || !alphanumeric(rune(v[len(v)-1])) {
+		return false
+	}
+	return !strings.ContainsFunc(v, func(r rune) bool { return r == ' ' || !printable(r) })
+}
+
+func alphanumeric(r rune) bool {
+	return '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
+}
+
+// printable are the characters that GFD keeps.
+func printable(r rune) bool { return alphanumeric(r) || strings.ContainsRune("-_. ", r) }
 
 func (l labels) set(key, value string) {
-	if validValue.MatchString(value) {
+	if validValue(value) {
 		l[key] = value
 		return
 	}
@@ -183,9 +198,13 @@ func machine(s Shape) string {
 	return ""
 }
 
-var unprintable = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
-
 // sanitise turns text into a label value as GFD does.
 func sanitise(text string) string {
-	return strings.Join(strings.Fields(unprintable.ReplaceAllString(text, "")), "-")
+	kept := strings.Map(func(r rune) rune {
+		if printable(r) {
+			return r
+		}
+		return -1
+	}, text)
+	return strings.Join(strings.Fields(kept), "-")
 }

@@ -155,6 +155,15 @@ func TestProductsAreCleanedAsGFDDoes(t *testing.T) {
 	}
 }
 
+func TestInvalidValuesAreLeftOut(t *testing.T) {
+	for _, machine := range []string{"-leading", "trailing-", ".", strings.Repeat("x", 64)} {
+		s := catalog.Shape{Name: machine, Provider: "aws", GPUs: 1, GPUFraction: 1}
+		if got, ok := catalog.Labels(s, catalog.State{})["nvidia.com/gpu.machine"]; ok {
+			t.Errorf("predicted %q, which is no label value", got)
+		}
+	}
+}
+
 // Every label that Labels predicts is announced by LabelKeys or MIGLabelKeys,
 // is a number where announced as one, and is in no list of unpredictable labels.
 func TestEveryPredictedKeyIsAnnounced(t *testing.T) {

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,7 +19,8 @@ import (
 // quote the upstream value.
 func differ(t *testing.T, s catalog.Shape, what string, ours, theirs any) {
 	t.Helper()
-	if fmt.Sprint(ours) == fmt.Sprint(theirs) || strings.Contains(s.Notes+" "+s.Model.Notes, fmt.Sprint(theirs)) {
+	quoted := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(fmt.Sprint(theirs)) + `($|[^\w.])`)
+	if fmt.Sprint(ours) == fmt.Sprint(theirs) || quoted.MatchString(s.Notes+" "+s.Model.Notes) {
 		return
 	}
 	t.Errorf("%s: %s is %v here and %v upstream: correct the data file, or explain the upstream value in its notes column", s.Name, what, ours, theirs)
