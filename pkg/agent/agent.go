@@ -13,12 +13,13 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/health"
 )
 
-// Names of what the agent publishes.
+// Names of what the agent publishes: the values of pkg/apis, which is not imported
+// since it would make the agent larger. A test compares them.
 const (
 	// ConditionType is the Node condition of the agent.
 	ConditionType = "karpenter-gpu.dev/GPUReady"
 	// ReportAnnotation holds the encoded health.Report.
-	ReportAnnotation = "karpenter-gpu.dev/gpu-report"
+	ReportAnnotation = "karpenter-gpu.dev/report"
 )
 
 // Status values of a Condition, as Kubernetes spells them.

@@ -11,11 +11,18 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/agent"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/health"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/nvml"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func TestNamesAreThoseOfTheAPI(t *testing.T) {
+	if agent.ConditionType != v1alpha1.NodeConditionGPUReady || agent.ReportAnnotation != v1alpha1.ReportAnnotationKey {
+		t.Errorf("%s and %s, want %s and %s", agent.ConditionType, agent.ReportAnnotation, v1alpha1.NodeConditionGPUReady, v1alpha1.ReportAnnotationKey)
+	}
+}
 
 // store is a Node in memory that keeps what was written.
 type store struct {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -162,10 +161,14 @@ func migCell(g health.ReportGPU) string {
 		return "lost"
 	case !g.MIG:
 		return "off"
-	default:
-		data, _ := json.Marshal(g.Partitions) // a list of strings
-		return string(data)
+	case len(g.Partitions) == 0:
+		return "on, no instances"
 	}
+	cell := string(g.Partitions[0])
+	for _, p := range g.Partitions[1:] {
+		cell += "," + string(p)
+	}
+	return cell
 }
 
 func where(f health.ReportFinding) string {

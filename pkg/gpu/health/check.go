@@ -81,7 +81,6 @@ const (
 	GPULost               Reason = "GPULost"
 	DeviceNodesMissing    Reason = "DeviceNodesMissing"
 	MIGModePending        Reason = "MIGModePending"
-	MIGGeometryWrong      Reason = "MIGGeometryWrong"
 	ECCThresholdExceeded  Reason = "ECCThresholdExceeded"
 	ECCUncorrectable      Reason = "ECCUncorrectable"
 	ECCModePending        Reason = "ECCModePending"
@@ -121,47 +120,48 @@ type ReasonInfo struct {
 	// Flaps marks what comes and goes: on a verified node it must persist for
 	// Policy.Raise before it counts.
 	Flaps bool
+	// Means is one sentence of documentation.
+	Means string
 }
 
 var reasons = []ReasonInfo{
-	{BootIDUnknown, CheckBootID, Fatal, ActionNone, true, true},
-	{DriverNotLoaded, CheckDriver, Fatal, ActionReboot, true, false},
-	{LibraryMissing, CheckDriver, Fatal, ActionReboot, true, false},
-	{DriverLibraryMismatch, CheckDriver, Fatal, ActionReboot, false, false},
-	{DriverError, CheckDriver, Fatal, ActionReboot, false, true},
-	{DriverTooOld, CheckDriverVersion, Fatal, ActionReplace, false, false},
-	{CUDATooOld, CheckCUDAVersion, Fatal, ActionReplace, false, false},
-	{NoGPUs, CheckGPUCount, Fatal, ActionReplace, true, false},
-	{GPUCountLow, CheckGPUCount, Fatal, ActionReplace, true, false},
-	{GPUCountHigh, CheckGPUCount, Warning, ActionNone, false, false},
-	{GPUModelMismatch, CheckGPUModel, Fatal, ActionReplace, false, false},
-	{GPULost, CheckGPULost, Fatal, ActionReplace, false, false},
-	{DeviceNodesMissing, CheckDeviceNodes, Fatal, ActionReboot, true, false},
-	{MIGModePending, CheckMIG, Fatal, ActionReset, true, false},
-	{MIGGeometryWrong, CheckMIG, Fatal, ActionReboot, true, false},
-	{ECCThresholdExceeded, CheckECC, Fatal, ActionReplace, false, false},
-	{ECCUncorrectable, CheckECC, Warning, ActionNone, false, false},
-	{ECCModePending, CheckECC, Warning, ActionReset, false, false},
-	{RowRemapFailed, CheckRowRemap, Fatal, ActionReplace, false, false},
-	{RowRemapPending, CheckRowRemap, Warning, ActionReset, false, false},
-	{PageRetirementPending, CheckRowRemap, Warning, ActionReset, false, false},
-	{RepairPending, CheckRowRemap, Warning, ActionReset, false, false},
-	{InfoROMCorrupt, CheckInfoROM, Warning, ActionReplace, false, false},
-	{NVLinkDown, CheckNVLink, Fatal, ActionReplace, false, true},
-	{FabricNotReady, CheckFabric, Fatal, ActionReboot, true, true},
-	{FabricFailed, CheckFabric, Fatal, ActionReboot, false, false},
-	{PCIeWidthReduced, CheckPCIe, Warning, ActionReboot, false, true},
-	{HardwareThrottled, CheckThrottle, Warning, ActionNone, false, true},
-	{RecoveryNeedsReboot, CheckRecovery, Fatal, ActionReboot, false, false},
-	{RecoveryNeedsReset, CheckRecovery, Fatal, ActionReset, false, false},
-	{RecoveryNeedsDrain, CheckRecovery, Warning, ActionNone, false, false},
-	{PersistenceOff, CheckPersistence, Warning, ActionNone, false, false},
-	{XIDNeedsReplacement, CheckXID, Fatal, ActionReplace, false, false},
-	{XIDNeedsReboot, CheckXID, Fatal, ActionReboot, false, false},
-	{XIDNeedsReset, CheckXID, Fatal, ActionReset, false, false},
-	{XIDWarning, CheckXID, Warning, ActionNone, false, false},
-	{ProbeTimedOut, "", Fatal, ActionReboot, false, true},
-	{ProbeFailed, "", Warning, ActionNone, false, true},
+	{BootIDUnknown, CheckBootID, Fatal, ActionNone, true, true, "The kernel's boot ID cannot be read."},
+	{DriverNotLoaded, CheckDriver, Fatal, ActionReboot, true, false, "The NVIDIA kernel module is not loaded."},
+	{LibraryMissing, CheckDriver, Fatal, ActionReboot, true, false, "The NVML library was not found or does not load."},
+	{DriverLibraryMismatch, CheckDriver, Fatal, ActionReboot, false, false, "The library and the loaded kernel module differ in version."},
+	{DriverError, CheckDriver, Fatal, ActionReboot, false, true, "NVML does not initialize, for any other reason."},
+	{DriverTooOld, CheckDriverVersion, Fatal, ActionReplace, false, false, "The driver is older than the policy demands."},
+	{CUDATooOld, CheckCUDAVersion, Fatal, ActionReplace, false, false, "The newest CUDA that the driver supports is older than demanded."},
+	{NoGPUs, CheckGPUCount, Fatal, ActionReplace, true, false, "The driver works and shows no GPU."},
+	{GPUCountLow, CheckGPUCount, Fatal, ActionReplace, true, false, "Fewer GPUs than demanded, or than the node had when it was ready in this boot."},
+	{GPUCountHigh, CheckGPUCount, Warning, ActionNone, false, false, "More GPUs than demanded."},
+	{GPUModelMismatch, CheckGPUModel, Fatal, ActionReplace, false, false, "A GPU is of another product than demanded."},
+	{GPULost, CheckGPULost, Fatal, ActionReplace, false, false, "A GPU does not answer: it fell off the bus."},
+	{DeviceNodesMissing, CheckDeviceNodes, Fatal, ActionReboot, true, false, "/dev/nvidiactl or a GPU's /dev/nvidiaN is missing."},
+	{MIGModePending, CheckMIG, Fatal, ActionReset, true, false, "MIG mode changes at the next reset of the GPU."},
+	{ECCThresholdExceeded, CheckECC, Fatal, ActionReplace, false, false, "SRAM errors passed the driver's limit."},
+	{ECCUncorrectable, CheckECC, Warning, ActionNone, false, false, "Uncorrectable memory errors since the driver was loaded."},
+	{ECCModePending, CheckECC, Warning, ActionReset, false, false, "ECC mode changes at the next reset of the GPU."},
+	{RowRemapFailed, CheckRowRemap, Fatal, ActionReplace, false, false, "Remapping of a memory row failed."},
+	{RowRemapPending, CheckRowRemap, Warning, ActionReset, false, false, "A memory row is remapped at the next reset."},
+	{PageRetirementPending, CheckRowRemap, Warning, ActionReset, false, false, "A memory page is retired at the next reset."},
+	{RepairPending, CheckRowRemap, Warning, ActionReset, false, false, "A memory channel or TPC is repaired at the next reset."},
+	{InfoROMCorrupt, CheckInfoROM, Warning, ActionReplace, false, false, "The checksum of the InfoROM is wrong."},
+	{NVLinkDown, CheckNVLink, Fatal, ActionReplace, false, true, "Fewer active NVLinks than another GPU of the product on this node."},
+	{FabricNotReady, CheckFabric, Fatal, ActionReboot, true, true, "Registration with the NVLink fabric has not completed."},
+	{FabricFailed, CheckFabric, Fatal, ActionReboot, false, false, "Registration with the NVLink fabric completed with an error."},
+	{PCIeWidthReduced, CheckPCIe, Warning, ActionReboot, false, true, "PCIe runs on fewer lanes than GPU and slot have."},
+	{HardwareThrottled, CheckThrottle, Warning, ActionNone, false, true, "Hardware slowdown, thermal slowdown or power brake."},
+	{RecoveryNeedsReboot, CheckRecovery, Fatal, ActionReboot, false, false, "The driver asks for a reboot."},
+	{RecoveryNeedsReset, CheckRecovery, Fatal, ActionReset, false, false, "The driver asks for a reset of the GPU."},
+	{RecoveryNeedsDrain, CheckRecovery, Warning, ActionNone, false, false, "The driver asks for another recovery action, such as a drain of peers."},
+	{PersistenceOff, CheckPersistence, Warning, ActionNone, false, false, "Persistence mode is off."},
+	{XIDNeedsReplacement, CheckXID, Fatal, ActionReplace, false, false, "An XID error of class Replace."},
+	{XIDNeedsReboot, CheckXID, Fatal, ActionReboot, false, false, "An XID error of class Reboot."},
+	{XIDNeedsReset, CheckXID, Fatal, ActionReset, false, false, "An XID error of class Reset."},
+	{XIDWarning, CheckXID, Warning, ActionNone, false, false, "An XID error of class Warn."},
+	{ProbeTimedOut, "", Fatal, ActionReboot, false, true, "A call of NVML did not return before its deadline."},
+	{ProbeFailed, "", Warning, ActionNone, false, true, "A call of NVML failed with an error that has no reason of its own."},
 }
 
 // CheckInfo documents one Check.
