@@ -9,18 +9,15 @@ BIN          := $(CURDIR)/bin
 ASSETS       := $(if $(KUBEBUILDER_ASSETS),$(KUBEBUILDER_ASSETS),$(BIN)/controlplane)
 VERSION      ?= $(shell git describe --tags --always 2>/dev/null || echo dev)
 KARPENTER    := v1.15.0
-KUBERNETES   := v1.37.2
 TOOL         := go tool -modfile=go.tools.mod
 LDFLAGS      := -s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(KARPENTER)+gpu.$(VERSION)
-K8S_VERSION  := k8s.io/component-base/version
-K8S_LDFLAGS  := -s -w -X $(K8S_VERSION).gitVersion=$(KUBERNETES) -X $(K8S_VERSION).gitMajor=1 -X $(K8S_VERSION).gitMinor=37 -X $(K8S_VERSION).gitTreeState=clean
 SCENARIOS    ?= $(sort $(wildcard test/scenarios/*.yaml))
 GO_SOURCES   := $(shell find cmd pkg -name '*.go' -not -name '*_test.go' 2>/dev/null)
 # Packages that run under the race detector: those that do not link the AWS SDK,
 # whose instrumented build costs more than it finds.
 RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... ./pkg/cloudprovider/...
 
-.PHONY: help build controlplane demo test test-unit test-race e2e bench generate verify lint presubmit clean check-go check-cc
+.PHONY: help build controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,15 +30,8 @@ check-cc: check-go
 
 build: $(BIN)/controller $(BIN)/stock-controller $(BIN)/sandbox ## Build the controller, the stock controller for comparison, and the sandbox
 
-controlplane: check-go $(if $(KUBEBUILDER_ASSETS),,$(BIN)/controlplane/.stamp) ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and KWOK into bin/ (once)
-
-$(BIN)/controlplane/.stamp: tools/controlplane/main.go tools/controlplane/go.mod tools/controlplane/go.sum
-	@mkdir -p $(@D)
-	@echo "building the control plane (about 9 minutes the first time on two cores)"
-	cd tools/controlplane && go build -ldflags="$(K8S_LDFLAGS)" -o $(@D)/controlplane .
-	cd tools/controlplane && go build -ldflags="-s -w" -o $(@D)/kwok sigs.k8s.io/kwok/cmd/kwok
-	@for name in etcd kube-apiserver kube-scheduler kube-controller-manager; do ln -sf controlplane $(@D)/$$name; done
-	@touch $@
+controlplane: check-go ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and KWOK into bin/ (once)
+	@$(if $(KUBEBUILDER_ASSETS),echo "using the binaries in $(KUBEBUILDER_ASSETS)",sh tools/controlplane/build.sh $(BIN)/controlplane)
 
 $(BIN)/controller: go.mod go.sum $(GO_SOURCES) | check-go
 	go build -ldflags="$(LDFLAGS)" -o $@ ./cmd/controller
@@ -68,6 +58,9 @@ e2e: controlplane build ## Play every scenario of test/scenarios on a fresh sand
 
 bench: check-go ## Run the benchmarks with their allocations
 	go test -run '^$$' -bench . -benchmem ./pkg/gpu/... ./pkg/cloudprovider/...
+
+bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the openb trace; writes bin/bench/fleet.json and a plot
+	go run ./test/bench/fleet
 
 generate: check-go ## Regenerate CRDs and deep copies
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true object paths=./pkg/apis/v1alpha1/... output:crd:artifacts:config=pkg/apis/crds
