@@ -15,36 +15,57 @@ type pool struct {
 // unlimited is the room of a pool that nothing limits.
 const unlimited = 1 << 30
 
-// room is how many more instances a pool takes and the error of one more.
+// limit is the room that one rule leaves in a pool and the error of asking for more.
+type limit struct {
+	left int
+	err  *apiError
+}
+
+// room is how many more instances a pool takes and the error of one more: that of the
+// tightest rule, the earlier of two equals.
 func (s *Server) room(p pool) (int, *apiError) {
-	left, limit := unlimited, (*apiError)(nil)
-	narrow := func(n int, err *apiError) {
-		if n < left {
-			left, limit = max(n, 0), err
+	tightest := limit{left: unlimited}
+	rules := slices.Concat(s.reservationLimits(p), s.faultLimits(p), s.quotaLimits(p), []limit{{s.freeAddresses(p.subnetID),
+		newError("InsufficientFreeAddressesInSubnet",
+			"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", p.subnetID)}})
+	for _, rule := range rules {
+		if rule.left < tightest.left {
+			tightest = rule
 		}
 	}
-	if p.capacityType == Reserved {
-		r := s.st.Reservations[p.reservationID]
-		if r == nil || s.reservationState(r) != "active" || r.InstanceType != p.instanceType || r.Zone != p.zone {
-			return 0, newError("InvalidCapacityReservationId.NotFound", "The capacity reservation '%s' does not exist or does not match.", p.reservationID)
-		}
-		narrow(r.Count-s.reservationUsed(r.ID), newError("ReservationCapacityExceeded",
-			"The requested reservation does not have sufficient compatible and available capacity for this request."))
+	return max(tightest.left, 0), tightest.err
+}
+
+func (s *Server) reservationLimits(p pool) []limit {
+	if p.capacityType != Reserved {
+		return nil
 	}
+	r := s.st.Reservations[p.reservationID]
+	if r == nil || s.reservationState(r) != "active" || r.InstanceType != p.instanceType || r.Zone != p.zone {
+		return []limit{{0, newError("InvalidCapacityReservationId.NotFound",
+			"The capacity reservation '%s' does not exist or does not match.", p.reservationID)}}
+	}
+	return []limit{{r.Count - s.reservationUsed(r.ID), newError("ReservationCapacityExceeded",
+		"The requested reservation does not have sufficient compatible and available capacity for this request.")}}
+}
+
+func (s *Server) faultLimits(p pool) (out []limit) {
 	now := s.opts.Clock.Now()
 	for _, f := range s.st.Faults {
 		if f.Kind == CapacityFault && !f.over(now) && f.matches(p.instanceType, p.zone, p.capacityType) {
-			narrow(f.Left-s.admitted(f), s.iceError(f, p))
+			out = append(out, limit{f.Left - s.admitted(f), s.iceError(f, p)})
 		}
 	}
+	return out
+}
+
+func (s *Server) quotaLimits(p pool) (out []limit) {
 	for _, q := range s.opts.Quotas {
 		if q.CapacityType == quotaClass(p.capacityType) && matchOr(q.InstanceTypes, p.instanceType) {
-			narrow((q.VCPUs-s.vcpus(q))/s.types[p.instanceType].VCPU, quotaError(q))
+			out = append(out, limit{(q.VCPUs - s.vcpus(q)) / s.types[p.instanceType].VCPU, quotaError(q)})
 		}
 	}
-	narrow(s.freeAddresses(p.subnetID), newError("InsufficientFreeAddressesInSubnet",
-		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", p.subnetID))
-	return left, limit
+	return out
 }
 
 // admitted counts the live instances that a capacity fault let in.

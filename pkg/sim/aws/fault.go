@@ -72,34 +72,41 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 func (f *Fault) validate() error {
-	var errs []error
-	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	switch f.Kind {
-	case CapacityFault, BootFault:
-	case LaunchFault:
-		if f.Code == "" {
-			reject("a launch fault needs code, such as InsufficientInstanceCapacity")
-		}
-	case APIFault, DropFault:
-		if f.Operation == "" {
-			reject("a fault of kind %s needs operation, such as CreateFleet or *", f.Kind)
-		}
-	default:
-		reject("kind %q is none of capacity, launch, boot, api, drop", f.Kind)
-	}
+	errs := []error{f.validateKind()}
 	if f.Left < 0 || f.Count < 0 || f.Delay < 0 || f.For < 0 {
-		reject("left %d, count %d, delay and for must not be negative", f.Left, f.Count)
+		errs = append(errs, fmt.Errorf("left %d, count %d, delay and for must not be negative", f.Left, f.Count))
 	}
 	if !(f.Rate >= 0 && f.Rate <= 1) {
-		reject("rate %v is not between 0 and 1", f.Rate)
+		errs = append(errs, fmt.Errorf("rate %v is not between 0 and 1", f.Rate))
 	}
-	if f.CapacityType != "" && !glob(f.CapacityType, OnDemand) && !glob(f.CapacityType, Spot) && !glob(f.CapacityType, Reserved) {
-		reject("capacityType %q matches none of on-demand, spot, reserved", f.CapacityType)
+	matches := func(capacityType string) bool { return matchOr(f.CapacityType, capacityType) }
+	if !slices.ContainsFunc([]string{OnDemand, Spot, Reserved}, matches) {
+		errs = append(errs, fmt.Errorf("capacityType %q matches none of on-demand, spot, reserved", f.CapacityType))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("adding a fault, %w", err)
 	}
 	return nil
+}
+
+// validateKind checks what each kind needs.
+func (f *Fault) validateKind() error {
+	switch f.Kind {
+	case CapacityFault, BootFault:
+		return nil
+	case LaunchFault:
+		if f.Code == "" {
+			return errors.New("a launch fault needs code, such as InsufficientInstanceCapacity")
+		}
+		return nil
+	case APIFault, DropFault:
+		if f.Operation == "" {
+			return fmt.Errorf("a fault of kind %s needs operation, such as CreateFleet or *", f.Kind)
+		}
+		return nil
+	default:
+		return fmt.Errorf("kind %q is none of capacity, launch, boot, api, drop", f.Kind)
+	}
 }
 
 // AddFault begins a fault and returns its ID.

@@ -168,7 +168,9 @@ func (o *Options) validate() error {
 	}
 	errs = append(errs, o.validateZones()...)
 	errs = append(errs, o.validateTypes()...)
+	errs = append(errs, o.validatePrices()...)
 	errs = append(errs, o.validateCapacity()...)
+	errs = append(errs, o.validateImages()...)
 	for name, d := range map[string]Delay{"bootDelay": o.BootDelay, "shutdownDelay": o.ShutdownDelay, "apiLatency": o.APILatency} {
 		if _, err := d.valid(); err != nil {
 			reject("%s: %w", name, err)
@@ -206,6 +208,14 @@ func (o *Options) validateTypes() (errs []error) {
 		}
 		seen[it.Name] = true
 	}
+	return errs
+}
+
+func (o *Options) validatePrices() (errs []error) {
+	seen := map[string]bool{}
+	for _, it := range o.InstanceTypes {
+		seen[it.Name] = true
+	}
 	for name, price := range o.Prices {
 		if !seen[name] || price <= 0 {
 			errs = append(errs, fmt.Errorf("prices[%q] is %v, name a type on offer and a price above zero", name, price))
@@ -231,6 +241,10 @@ func (o *Options) validateCapacity() (errs []error) {
 			errs = append(errs, fmt.Errorf("quota %+v needs capacityType on-demand or spot and vcpus of 0 or more", q))
 		}
 	}
+	return errs
+}
+
+func (o *Options) validateImages() (errs []error) {
 	for _, image := range o.Images {
 		if !strings.HasPrefix(image.ID, "ami-") || (image.Arch != "amd64" && image.Arch != "arm64") {
 			errs = append(errs, fmt.Errorf("image %q needs an id that starts with ami- and arch amd64 or arm64", image.ID))
