@@ -62,13 +62,14 @@ bench: check-go ## Run the benchmarks with their allocations
 bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the openb trace; writes bin/bench/fleet.json and a plot
 	go run ./test/bench/fleet
 
-generate: check-go ## Regenerate CRDs and deep copies
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true object paths=./pkg/apis/v1alpha1/... output:crd:artifacts:config=pkg/apis/crds
+generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
+	go generate ./pkg/apis
+	go test ./pkg/apis/internal/reference -update
 
 verify: generate ## Check that generated files, formatting and vet are clean
 	@test -z "$$(gofmt -l cmd pkg test tools)" || { echo "gofmt needed:"; gofmt -l cmd pkg test tools; exit 1; }
 	go vet ./...
-	git diff --exit-code -- pkg/apis
+	git diff --exit-code -- pkg/apis docs/reference
 
 lint: check-go ## Run golangci-lint (built from source the first time)
 	$(TOOL) golangci-lint run

@@ -16,7 +16,7 @@ import (
 // Group is the API group of karpenter-gpu.
 const Group = v1alpha1.Group
 
-//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./v1alpha1/... output:crd:artifacts:config=crds
+//go:generate go tool -modfile=../../go.tools.mod controller-gen object crd paths=./v1alpha1/... output:crd:artifacts:config=crds
 
 var (
 	// GPUPoolCRD is the definition of GPUPool in YAML, as generated.
