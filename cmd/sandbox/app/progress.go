@@ -59,7 +59,7 @@ func (p *progress) Stepped(r scenario.StepResult) {
 	p.title = r.Title
 	outcome := "ok"
 	if !r.Passed {
-		outcome = "FAILED " + strings.Join(append(r.Unmet, r.Note), "; ")
+		outcome = "FAILED " + r.Note + strings.Join(r.Unmet, "; ") // there is one of the two
 	}
 	p.finish(outcome)
 }

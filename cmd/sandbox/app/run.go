@@ -116,7 +116,7 @@ func (o *runOptions) play(ctx context.Context, s *scenario.Scenario) (*scenario.
 	sandbox, err := stack.Start(ctx, stack.Options{Dir: dir, BinDir: o.bin, Settings: s.Settings, Progress: p.phase})
 	if err != nil {
 		p.end()
-		return nil, err
+		return nil, fmt.Errorf("%w (logs are kept in %s)", err, dir)
 	}
 	up := o.now().Sub(began)
 	result, playErr := scenario.NewPlayer(sandbox, clock.RealClock{}, p).Play(ctx, s)

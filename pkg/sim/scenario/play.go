@@ -215,7 +215,7 @@ func (r *play) measure(m *Measure, since, met time.Time) {
 func (r *play) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("playing %s, %w", r.scenario.Name, context.Cause(ctx))
+		return fmt.Errorf("waiting, %w", context.Cause(ctx))
 	case <-r.clock.After(d):
 		return nil
 	}

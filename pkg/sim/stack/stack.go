@@ -190,5 +190,5 @@ func (s *Stack) CloudURL() string { return s.cloud.URL() }
 // RESTConfig returns the administrator's client configuration.
 func (s *Stack) RESTConfig() *rest.Config { return rest.CopyConfig(s.config) }
 
-// LogDir returns where the control plane's logs are; the controller's is beside it.
+// LogDir returns where the controller's log is; the control plane's are below controlplane/logs.
 func (s *Stack) LogDir() string { return filepath.Join(s.opts.Dir, "logs") }
