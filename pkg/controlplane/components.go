@@ -184,7 +184,7 @@ func (cp *ControlPlane) probe(c Component) func(context.Context) error {
 }
 
 func (cp *ControlPlane) get(url string) func(context.Context) error {
-	var roots = x509.NewCertPool()
+	roots := x509.NewCertPool()
 	roots.AddCert(cp.pki.cert)
 	httpClient := &http.Client{
 		Timeout: probeTimeout,

@@ -144,7 +144,8 @@ func (cp *ControlPlane) choosePorts() error {
 // of a batch in the order given.
 func (cp *ControlPlane) startAll(ctx context.Context, specs map[Component]*ProcessSpec, batch ...Component) error {
 	started := make([]*Process, len(batch))
-	var group errgroup.Group
+	// One that fails ends the wait for the others.
+	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range batch {
 		group.Go(func() (err error) {
 			started[i], err = StartProcess(ctx, *specs[c])

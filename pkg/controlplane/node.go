@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,8 @@ const (
 // restart of KWOK. Repeating it is harmless.
 //
 // KWOK cannot be told to let go of a node, but it respects a lease that another holds. So
-// the lease passes to a holder that never renews it, for longer than any sandbox lives.
+// the lease passes, with a last sign of life, to a holder that never renews it, for longer
+// than any sandbox lives.
 //
 // api must read from the API server, not from a cache.
 func SetNodeDown(ctx context.Context, api client.Client, name string) error {
@@ -60,18 +62,27 @@ func SetNodeDown(ctx context.Context, api client.Client, name string) error {
 	if err := annotate(ctx, api, node, DownAnnotation, "true"); err != nil {
 		return fmt.Errorf("taking node %s down, %w", name, err)
 	}
-	err := updateLease(ctx, api, name, func(lease *coordinationv1.Lease) {
-		lease.Spec.HolderIdentity = ptr.To(downHolder)
-		// A renew time of its own would count as one more sign of life.
-		lease.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32)
-	})
-	if err != nil {
+	if err := updateLease(ctx, api, name, holdLease); err != nil {
 		return fmt.Errorf("taking node %s down, %w", name, err)
 	}
 	if err := annotatePods(ctx, api, name, "true"); err != nil {
 		return fmt.Errorf("taking node %s down, %w", name, err)
 	}
 	return nil
+}
+
+// holdLease moves the renew time by the least that the API can tell. The node lifecycle
+// controller declares no node dead while the lease on the server is another version than
+// the one that it took the last renew time from, which would be for ever.
+func holdLease(lease *coordinationv1.Lease) {
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == downHolder {
+		return
+	}
+	lease.Spec.HolderIdentity = ptr.To(downHolder)
+	lease.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32)
+	if lease.Spec.RenewTime != nil {
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(lease.Spec.RenewTime.Add(time.Microsecond)))
+	}
 }
 
 // SetNodeUp undoes SetNodeDown: KWOK takes the node back at its next look, a quarter of

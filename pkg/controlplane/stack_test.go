@@ -2,16 +2,18 @@ package controlplane_test
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gmeasure"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,6 +71,12 @@ func gpuJob(name string, pods int32, runFor string) *batchv1.Job {
 	return job
 }
 
+// stopwatch starts to run; its result tells the time since then. Real programs keep real time.
+func stopwatch() func() time.Duration {
+	began := clock.RealClock{}.Now()
+	return func() time.Duration { return clock.RealClock{}.Since(began).Round(time.Millisecond) }
+}
+
 func condition(node *corev1.Node, kind corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == kind {
@@ -83,28 +91,38 @@ var _ = Describe("The whole stack", Ordered, func() {
 	var api client.Client
 
 	BeforeAll(func(ctx SpecContext) {
-		experiment := gmeasure.NewExperiment("start and stop")
-		AddReportEntry(experiment.Name, experiment)
-		stopwatch := experiment.NewStopwatch()
+		took := stopwatch()
 		var err error
 		cp, err = controlplane.Start(ctx, controlplane.Options{
 			Dir:                    GinkgoT().TempDir(),
 			NodeMonitorGracePeriod: 5 * time.Second,
 		})
 		Expect(err).ToNot(HaveOccurred())
-		stopwatch.Record("start", gmeasure.Precision(time.Millisecond))
+		AddReportEntry("start", took())
 		api = connect(cp.RESTConfig())
 		DeferCleanup(func(ctx SpecContext) {
 			pids := pidsOf(cp)
 			Expect(pids).To(HaveLen(5))
-			stopwatch.Reset()
+			took := stopwatch()
 			Expect(cp.Stop(ctx)).To(Succeed())
-			stopwatch.Record("stop", gmeasure.Precision(time.Millisecond))
+			AddReportEntry("stop", took())
 			for _, c := range controlplane.AllComponents() {
 				Expect(alive(cp.Process(c).Pid())).To(BeFalse(), "%s", c)
 			}
 			Expect(refused(address(cp))).To(BeTrue())
 		})
+	})
+
+	JustAfterEach(func(ctx SpecContext) {
+		if !CurrentSpecReport().Failed() || cp == nil {
+			return
+		}
+		for _, c := range controlplane.AllComponents() {
+			AddReportEntry(string(c), strings.Join(cp.Process(c).LogTail(40), "\n"))
+		}
+		leases := &coordinationv1.LeaseList{}
+		Expect(api.List(ctx, leases, client.InNamespace(corev1.NamespaceNodeLease))).To(Succeed())
+		AddReportEntry("leases", leases.Items)
 	})
 
 	nodeReady := func(ctx SpecContext, name string) func() corev1.ConditionStatus {
@@ -171,12 +189,10 @@ var _ = Describe("The whole stack", Ordered, func() {
 
 	It("should run 50 GPU pods that run on", func(ctx SpecContext) {
 		job := gpuJob("endless", 50, "")
-		experiment := gmeasure.NewExperiment("50 pods")
-		AddReportEntry(experiment.Name, experiment)
-		experiment.MeasureDuration("to running", func() {
-			Expect(api.Create(ctx, job)).To(Succeed())
-			Eventually(phases(ctx, job.Name)).Should(Equal(map[corev1.PodPhase]int{corev1.PodRunning: 50}))
-		}, gmeasure.Precision(time.Millisecond))
+		took := stopwatch()
+		Expect(api.Create(ctx, job)).To(Succeed())
+		Eventually(phases(ctx, job.Name)).Should(Equal(map[corev1.PodPhase]int{corev1.PodRunning: 50}))
+		AddReportEntry("50 pods running", took())
 		pods := &corev1.PodList{}
 		Expect(api.List(ctx, pods, client.MatchingLabels{batchv1.JobNameLabel: job.Name})).To(Succeed())
 		addresses := map[string]bool{}
@@ -195,19 +211,19 @@ var _ = Describe("The whole stack", Ordered, func() {
 
 	It("should end pods after their run time, whatever else changes them", func(ctx SpecContext) {
 		job := gpuJob("short", 10, "3s")
-		began := time.Now()
+		took := stopwatch()
 		Expect(api.Create(ctx, job)).To(Succeed())
 		Eventually(phases(ctx, job.Name)).Should(Equal(map[corev1.PodPhase]int{corev1.PodRunning: 10}))
 		pods := &corev1.PodList{}
-		for range 2 {
+		for change := range 2 {
 			Expect(api.List(ctx, pods, client.MatchingLabels{batchv1.JobNameLabel: job.Name})).To(Succeed())
 			for i := range pods.Items {
-				patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"changed":%q}}}`, time.Now()))
+				patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"changed":"%d"}}}`, change))
 				Expect(client.IgnoreNotFound(api.Patch(ctx, &pods.Items[i], patch))).To(Succeed())
 			}
 		}
 		Eventually(completed(ctx, job.Name)).Should(BeEquivalentTo(10))
-		Expect(time.Since(began)).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 20*time.Second)))
+		Expect(took()).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 20*time.Second)))
 		Expect(api.List(ctx, pods, client.MatchingLabels{batchv1.JobNameLabel: job.Name})).To(Succeed())
 		for _, pod := range pods.Items {
 			terminated := pod.Status.ContainerStatuses[0].State.Terminated
@@ -243,11 +259,11 @@ var _ = Describe("The whole stack", Ordered, func() {
 		job := gpuJob("stranded", 2, "4s")
 		Expect(api.Create(ctx, job)).To(Succeed())
 		Eventually(phases(ctx, job.Name)).Should(Equal(map[corev1.PodPhase]int{corev1.PodRunning: 2}))
-		died := time.Now()
+		took := stopwatch()
 		Expect(controlplane.SetNodeDown(ctx, api, "gpu-1")).To(Succeed())
 		Expect(controlplane.SetNodeDown(ctx, api, "gpu-1")).To(Succeed())
 		Eventually(nodeReady(ctx, "gpu-1")).Should(Equal(corev1.ConditionUnknown))
-		Expect(time.Since(died)).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 15*time.Second)))
+		Expect(took()).To(And(BeNumerically(">", 2*time.Second), BeNumerically("<", 15*time.Second)))
 
 		Expect(cp.Restart(ctx, controlplane.KWOK)).To(Succeed())
 		pods := &corev1.PodList{}
