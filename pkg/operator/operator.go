@@ -20,6 +20,8 @@ import (
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
 )
 
 // NewControllers returns every controller that the process runs, Karpenter's
@@ -31,8 +33,11 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		awsv1.CapacityReservationsEnabled = true
 	}
 	measured := metrics.Decorate(newAWSCloudProvider(ctx, op))
+	gpuPools := &pools.Store{}
+	gpus := lo.Must(loadCatalog(options.FromContext(ctx).CatalogFile))
 	cloudProvider := cloudprovider.Decorate(
 		overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore),
+		cloudprovider.Options{Pools: gpuPools, Reader: op.GetClient(), Catalog: gpus, PredictAll: options.FromContext(ctx).PredictGPULabels},
 	)
 	return append(
 		newCoreControllers(ctx, op, cloudProvider, measured),

@@ -1,0 +1,78 @@
+package pools
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/mig"
+)
+
+// Supports tells whether nodes of this shape can do what the pool asks of them.
+// The error says why not.
+func (p *Pool) Supports(shape catalog.Shape) error {
+	if p.MIG == nil {
+		return p.Sharing.Validate(shape.Model, catalog.MIGState{})
+	}
+	if !shape.MIGCapable() {
+		return fmt.Errorf("%s has no MIG", product(shape))
+	}
+	if len(p.MIG.Layouts(shape)) == 0 {
+		return fmt.Errorf("%s has none of the pool's layouts or profiles", product(shape))
+	}
+	return nil
+}
+
+func product(shape catalog.Shape) string {
+	if shape.Fractional() {
+		return "a part of an " + shape.Model.Product
+	}
+	return shape.Model.Product
+}
+
+// State is how the GPUs of a node of this shape are set up, for the prediction of
+// labels. layout is the zero NodeLayout on nodes without one.
+func (p *Pool) State(shape catalog.Shape, layout mig.NodeLayout) catalog.State {
+	state := catalog.State{Operator: true, Sharing: p.Sharing.State()}
+	if p.MIG == nil {
+		return state
+	}
+	state.MIG.Strategy = catalog.MIGStrategy(p.MIG.Strategy)
+	gpus, err := layout.Layouts(shape.GPUs)
+	if err != nil {
+		return state
+	}
+	counts := mig.Demand{}
+	for _, l := range gpus {
+		if !l.MIGEnabled() {
+			state.MIG.WholeGPUs++
+		}
+		counts = counts.Plus(l.Counts())
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		state.MIG.Devices = append(state.MIG.Devices, devices(layout.Geometry(), name, counts[name]))
+	}
+	if len(state.MIG.Devices) == 0 {
+		state.MIG.WholeGPUs = 0
+	}
+	return state
+}
+
+func devices(g *mig.Geometry, name string, count int) catalog.MIGDevices {
+	d := catalog.MIGDevices{Profile: name, Count: count, Attributes: map[string]int{}}
+	profile, err := g.Profile(name)
+	if err != nil {
+		return d
+	}
+	d.Attributes["slices.gi"] = profile.ComputeSlices()
+	d.Attributes["slices.ci"] = profile.ComputeSlices()
+	if gib, ok := profile.MemoryGiB(); ok {
+		d.MemoryMiB = int(math.Round(gib * 1024))
+	}
+	if sms, ok := profile.SMs(); ok {
+		d.Attributes["multiprocessors"] = sms
+	}
+	return d
+}
