@@ -1,0 +1,117 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	utilscontroller "sigs.k8s.io/karpenter/pkg/utils/controller"
+	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
+)
+
+// Requests are repeated for as long as there is something to provision for: new
+// pods may take the place on a coming node that a pod was meant for.
+const (
+	triggerAgain       = 10 * time.Second
+	triggerBufferAgain = 30 * time.Second
+
+	minReconciles = 10
+	maxReconciles = 1000
+)
+
+func concurrency(ctx context.Context) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: utilscontroller.LinearScaleReconciles(utilscontroller.CPUCount(ctx), minReconciles, maxReconciles)}
+}
+
+// PodTrigger wakes the provisioner for pods that wait for a node.
+type PodTrigger struct {
+	provisioner *Provisioner
+	cluster     *state.Cluster
+}
+
+// Name is that of the controller which it replaces.
+func (t *PodTrigger) Name() string { return "provisioner.trigger.pod" }
+
+// Reconcile triggers for a pod, and acknowledges it: the time that pods wait counts
+// from there.
+func (t *PodTrigger) Reconcile(_ context.Context, pod *corev1.Pod) (reconcile.Result, error) {
+	if !podutils.IsProvisionable(pod) {
+		return reconcile.Result{}, nil
+	}
+	t.provisioner.Trigger(pod.UID)
+	t.cluster.AckPods(pod)
+	return reconcile.Result{RequeueAfter: triggerAgain}, nil
+}
+
+// Register adds the controller to the manager.
+func (t *PodTrigger) Register(ctx context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&corev1.Pod{}).WithOptions(concurrency(ctx)).
+		Complete(reconcile.AsReconciler(m.GetClient(), t))
+}
+
+// NodeTrigger wakes the provisioner for nodes that are being emptied, whose pods
+// will need a place.
+type NodeTrigger struct {
+	provisioner *Provisioner
+}
+
+// Name is that of the controller which it replaces.
+func (t *NodeTrigger) Name() string { return "provisioner.trigger.node" }
+
+// Reconcile triggers for a node with Karpenter's disruption taint.
+func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile.Result, error) {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].MatchTaint(&karpv1.DisruptedNoScheduleTaint) {
+			t.provisioner.Trigger(node.UID)
+			return reconcile.Result{RequeueAfter: triggerAgain}, nil
+		}
+	}
+	return reconcile.Result{}, nil
+}
+
+// Register adds the controller to the manager.
+func (t *NodeTrigger) Register(ctx context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&corev1.Node{}).WithOptions(concurrency(ctx)).
+		Complete(reconcile.AsReconciler(m.GetClient(), t))
+}
+
+// BufferTrigger wakes the provisioner for capacity buffers. Karpenter's own buffer
+// controller wakes the stock Provisioner, which nothing runs any more. It writes a
+// buffer's status before it renews the virtual pods, and the batch that starts here
+// waits for longer than that takes.
+type BufferTrigger struct {
+	client      client.Client
+	provisioner *Provisioner
+}
+
+// Name is the controller's.
+func (t *BufferTrigger) Name() string { return "provisioner.trigger.capacitybuffer" }
+
+// Reconcile triggers for a buffer that exists or has gone.
+func (t *BufferTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	buffer := &autoscalingv1beta1.CapacityBuffer{}
+	if err := t.client.Get(ctx, req.NamespacedName, buffer); err != nil {
+		if errors.IsNotFound(err) {
+			t.provisioner.TriggerReconcile()
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	t.provisioner.Trigger(buffer.UID)
+	return reconcile.Result{RequeueAfter: triggerBufferAgain}, nil
+}
+
+// Register adds the controller to the manager.
+func (t *BufferTrigger) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&autoscalingv1beta1.CapacityBuffer{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: minReconciles}).Complete(t)
+}
