@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,13 +97,17 @@ func (p PodSelection) disrupted(s *Snapshot) []string {
 }
 
 func (x PodExpectation) check(s *Snapshot) string {
+	pods, allNodes := s.Pods, s.Nodes
+	if x.Gone {
+		pods, allNodes = slices.Concat(pods, s.GonePods), slices.Concat(s.GoneNodes, allNodes)
+	}
 	nodes := map[string]bool{}
-	for _, n := range s.Nodes {
+	for _, n := range allNodes {
 		nodes[n.Name] = matches(x.OnNodes, n.Labels)
 	}
 	got, waiting := 0, ""
-	for i := range s.Pods {
-		pod := &s.Pods[i]
+	for i := range pods {
+		pod := &pods[i]
 		if !x.selects(pod) {
 			continue
 		}

@@ -16,6 +16,8 @@ func world() *Snapshot {
 			{Namespace: "default", Name: "b", Phase: "Pending", Labels: map[string]string{"app": "web"}, Waiting: "no node fits"},
 			{Namespace: "other", Name: "c", Phase: "Succeeded", Node: "n2", Labels: map[string]string{"app": "job"}},
 		},
+		GonePods:  []Pod{{Namespace: "default", Name: "d", Phase: "Succeeded", Node: "n3", Labels: map[string]string{"app": "job"}}},
+		GoneNodes: []Node{{Name: "n3", Labels: map[string]string{labelNodePool: "p"}}},
 		Disrupted: []Pod{{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web"}, Disruption: "PreemptionByScheduler"}},
 		Nodes: []Node{
 			{Name: "n1", Ready: true, Allocatable: map[string]int64{"nvidia.com/gpu": 8}, Labels: map[string]string{labelZone: "local"}},
@@ -46,6 +48,7 @@ func TestExpectations(t *testing.T) {
 		"all that holds": {expect: Expectations{
 			Pods: []PodExpectation{
 				{PodSelection: web, Count: *Exactly(2)},
+				{PodSelection: PodSelection{Selector: "app=job"}, Phase: Phases{"Succeeded"}, OnNodes: labelNodePool + "=p", Gone: true, Count: *Exactly(2)},
 				{PodSelection: PodSelection{Namespace: "other"}, Phase: Phases{"Succeeded"}, OnNodes: labelNodePool + "=p", Count: *Exactly(1)},
 			},
 			Nodes: []NodeExpectation{

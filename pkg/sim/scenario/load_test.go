@@ -25,7 +25,7 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 		},
 		"an unknown field deep down": {
 			text:     "name: x\nsteps:\n  - expect:\n      pods:\n        - {selctor: a=b, count: 3}\n",
-			wantLine: 5, wantMessage: `unknown field "selctor" in pods; known fields: count, namespace, onNodes, phase, selector`,
+			wantLine: 5, wantMessage: `unknown field "selctor" in pods; known fields: count, gone, namespace, onNodes, phase, selector`,
 		},
 		"an unknown field of an inlined struct": {
 			text:     "name: x\nsteps:\n  - scale: {kind: Job, name: a, replica: 3}\n",

@@ -199,7 +199,10 @@ type PodExpectation struct {
 	Phase Phases `yaml:"phase"`
 	// OnNodes is a label selector of the nodes that the pods must be bound to.
 	OnNodes string `yaml:"onNodes"`
-	Count   Count  `yaml:"count"`
+	// Gone counts pods that no longer exist too, by their last phase: a pod that has succeeded goes
+	// with its node.
+	Gone  bool  `yaml:"gone"`
+	Count Count `yaml:"count"`
 }
 
 // NodeExpectation is a number of nodes; an empty field matches all.

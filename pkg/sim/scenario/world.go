@@ -43,8 +43,12 @@ type Snapshot struct {
 	Pods []Pod
 	// Disrupted are the pods that were evicted, preempted or lost with their node since the start,
 	// whether they still exist or not; those that had succeeded before are not among them.
-	Disrupted  []Pod
-	Nodes      []Node
+	Disrupted []Pod
+	Nodes     []Node
+	// GonePods and GoneNodes are those that existed since the start and no longer do, as they last
+	// were.
+	GonePods   []Pod
+	GoneNodes  []Node
 	NodeClaims []string
 	Events     []Event
 	// Conditions holds an entry for every requested object that exists.

@@ -33,7 +33,9 @@ type observer struct {
 	once    sync.Once
 
 	mu        sync.Mutex
-	disrupted map[string]scenario.Pod // by UID
+	disrupted map[string]scenario.Pod // by UID, like the next two
+	gonePods  map[string]scenario.Pod
+	goneNodes map[string]scenario.Node
 }
 
 func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
@@ -42,6 +44,8 @@ func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
 		dynamic:   dynamicinformer.NewDynamicSharedInformerFactory(d, 0),
 		done:      make(chan struct{}),
 		disrupted: map[string]scenario.Pod{},
+		gonePods:  map[string]scenario.Pod{},
+		goneNodes: map[string]scenario.Node{},
 	}
 }
 
@@ -50,15 +54,13 @@ func (o *observer) start(ctx context.Context) error {
 	watched := []cache.SharedIndexInformer{core.Pods().Informer(), core.Nodes().Informer(), core.Events().Informer(), o.dynamic.ForResource(nodeClaims).Informer()}
 	_, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: o.note, UpdateFunc: func(_, obj any) { o.note(obj) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			o.note(obj)
-		},
+		DeleteFunc: o.remember,
 	})
 	if err != nil {
 		return fmt.Errorf("watching pods, %w", err)
+	}
+	if _, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: o.remember}); err != nil {
+		return fmt.Errorf("watching nodes, %w", err)
 	}
 	o.typed.Start(o.done)
 	o.dynamic.Start(o.done)
@@ -87,6 +89,22 @@ func (o *observer) note(obj any) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.disrupted[string(pod.UID)] = p
+	}
+}
+
+// remember keeps the last state of what was deleted.
+func (o *observer) remember(obj any) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	o.note(obj)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch x := obj.(type) {
+	case *corev1.Pod:
+		o.gonePods[string(x.UID)] = podOf(x)
+	case *corev1.Node:
+		o.goneNodes[string(x.UID)] = nodeOf(x)
 	}
 }
 
@@ -135,6 +153,8 @@ func (o *observer) fill(s *scenario.Snapshot) *aws.Existing {
 	}
 	o.mu.Lock()
 	s.Disrupted = slices.Collect(maps.Values(o.disrupted))
+	s.GonePods = slices.Collect(maps.Values(o.gonePods))
+	s.GoneNodes = slices.Collect(maps.Values(o.goneNodes))
 	o.mu.Unlock()
 	order(s)
 	existing.NodeClaims = append(existing.NodeClaims, s.NodeClaims...)
@@ -148,7 +168,10 @@ func order(s *scenario.Snapshot) {
 	}
 	slices.SortFunc(s.Pods, byName)
 	slices.SortFunc(s.Disrupted, byName)
-	slices.SortFunc(s.Nodes, func(a, b scenario.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.GonePods, byName)
+	nodes := func(a, b scenario.Node) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(s.Nodes, nodes)
+	slices.SortFunc(s.GoneNodes, nodes)
 	slices.Sort(s.NodeClaims)
 	slices.SortFunc(s.Events, func(a, b scenario.Event) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
