@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
@@ -85,23 +86,34 @@ func over(p *pool, c charge) *Refusal {
 	return nil
 }
 
+// overLimit says which limit holds a claim back and how far it is used up. What to
+// launch is added for each pod, by alone.
 func (r *round) overLimit(e *entry, used charge) *Refusal {
-	p, requests := e.template.pool, r.requests(e.claim.Pods)
-	out, cheapest := over(p, used.add(r.charge(e))), charge{}
-	what := "the launch"
-	if l, ok := e.template.cheapest(e.claim.InstanceTypeOptions, e.claim.Requirements, requests); ok {
-		cheapest = e.template.chargeOf(l.it, e.claim.Requirements, requests)
-		what = fmt.Sprintf("the cheapest launch, %s (%s), has %d GPUs at $%s per hour", l.it.Name, l.tier, cheapest.gpus, dollars(l.price))
-		out.Type, out.Price = l.it.Name, l.price
-		if o := over(p, used.add(cheapest)); o != nil {
-			out.Kind = o.Kind
-		}
-	}
+	p := e.template.pool
+	out := over(p, used.add(r.charge(e)))
 	if out.Kind == RefusedGPULimit {
-		out.Message = fmt.Sprintf("waiting: GPUPool %s has or is launching %d of spec.limits.gpus=%d GPUs, and %s; raise the limit, or wait for nodes to go", p.Name, used.gpus, *p.Spec.Limits.GPUs, what)
+		out.Message = fmt.Sprintf("waiting: GPUPool %s has or is launching %d of spec.limits.gpus=%d GPUs", p.Name, used.gpus, *p.Spec.Limits.GPUs)
 		return out
 	}
-	out.Message = fmt.Sprintf("waiting: GPUPool %s spends or is about to spend $%s of spec.limits.pricePerHour=%s per hour, and %s; raise the limit, or wait for nodes to go", p.Name, used.price, lo.FromPtr(p.Spec.Limits.PricePerHour), what)
+	out.Message = fmt.Sprintf("waiting: GPUPool %s spends or is about to spend $%s of spec.limits.pricePerHour=%s per hour", p.Name, used.price, lo.FromPtr(p.Spec.Limits.PricePerHour))
+	return out
+}
+
+// alone completes a refusal by a limit with the cheapest launch for one pod.
+func (r *round) alone(e *entry, pod *corev1.Pod) Refusal {
+	out := *e.refusal
+	if out.Kind == RefusedOversize {
+		return out
+	}
+	reqs := scheduling.NewRequirements(e.template.base.Requirements.Values()...)
+	reqs.Add(r.data[pod.UID].Requirements.Values()...)
+	types := lo.Filter(e.template.types, func(it *cloudprovider.InstanceType, _ int) bool { return it.Requirements.Intersects(reqs) == nil })
+	what := "no type can be launched for the pod now"
+	if l, ok := e.template.cheapest(types, reqs, r.data[pod.UID].Requests); ok {
+		out.Type, out.Price = l.it.Name, l.price
+		what = fmt.Sprintf("the cheapest launch for the pod, %s (%s), has %d GPUs at $%s per hour", l.it.Name, l.tier, PhysicalGPUs(l.it, e.template.pool.Spec.Partitioning), dollars(l.price))
+	}
+	out.Message = fmt.Sprintf("%s, and %s; raise the limit, or wait for nodes to go", out.Message, what)
 	return out
 }
 

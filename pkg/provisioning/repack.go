@@ -127,7 +127,7 @@ func (r *round) repack(ctx context.Context, g *group) error {
 	for _, e := range refused {
 		for _, pod := range e.claim.Pods {
 			if _, ok := placed[string(pod.UID)]; !ok {
-				r.refuse(pod, *e.refusal)
+				r.refuse(pod, r.alone(e, pod))
 			}
 		}
 	}

@@ -94,7 +94,8 @@ var _ = Describe("Right-sizing", func() {
 	})
 
 	It("should keep as many types as minValues asks for", func() {
-		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("a", 1, 1), gpuType("b", 1, 2), gpuType("c", 1, 3), gpuType("d", 1, 9), gpuType("gpu8", 8, 32)}
+		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("a", 1, 1), gpuType("b", 1, 2), gpuType("c", 1, 3), gpuType("d", 1, 9),
+			gpuType("gpu8a", 8, 32), gpuType("gpu8b", 8, 33), gpuType("gpu8c", 8, 34)}
 		np := nodePool()
 		np.Spec.Template.Spec.Requirements = []karpv1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: lo.ToPtr(3)}}
 		apply(gpuPods(2, 1), gpuPool(nil), np)

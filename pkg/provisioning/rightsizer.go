@@ -151,7 +151,7 @@ func (r *round) settle(out *Decision) {
 		}
 		for _, e := range refusedEntries {
 			for _, pod := range e.claim.Pods {
-				r.refuse(pod, *e.refusal)
+				r.refuse(pod, r.alone(e, pod))
 			}
 		}
 	}

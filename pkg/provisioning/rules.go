@@ -134,7 +134,7 @@ func (r *round) oversize(e *entry, requests corev1.ResourceList, limit int) *Ref
 	return out
 }
 
-// without are the entries that may be launched.
+// launchableEntries are those that no rule refuses.
 func launchableEntries(entries []*entry) []*entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.refusal != nil })
 }

@@ -42,9 +42,9 @@ var _ = Describe("Oversize cap", func() {
 
 	It("should place as many as fill nodes, and let the others wait", func() {
 		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("gpu4", 4, 4)}
-		apply(gpuPods(6, 1), capped(1), nodePool())
-		results := decide()
-		Expect(shapes(results.NewNodeClaims)).To(Equal([]string{"gpu4=3", "gpu4=3"}))
+		apply(gpuPods(9, 1), capped(1), nodePool())
+		Expect(shapes(decide().NewNodeClaims)).To(Equal([]string{"gpu4=4", "gpu4=4"}))
+		Expect(messages(provisioning.RefusedOversize)).To(Equal("waiting: the cheapest launch, gpu4 (on-demand) at $4.00 per hour, leaves 3 of 4 GPUs unused and spec.selection.maxUnusedGPUs of GPUPool inference is 1; raise it, or let more pods share the node"))
 	})
 
 	It("should use a smaller node that stock would not", func() {
@@ -79,10 +79,10 @@ var _ = Describe("Limits", func() {
 		apply(pods, limited(lo.ToPtr[int32](3), nil), a, b)
 		results := decide()
 		Expect(results.NewNodeClaims).To(HaveLen(3))
-		Expect(messages(provisioning.RefusedGPULimit)).To(ContainSubstring("of spec.limits.gpus=3 GPUs, and the cheapest launch, "))
+		Expect(messages(provisioning.RefusedGPULimit)).To(ContainSubstring("of spec.limits.gpus=3 GPUs, and the cheapest launch for the pod, "))
 		launch(results)
 		Expect(decide().NewNodeClaims).To(BeEmpty())
-		Expect(messages(provisioning.RefusedGPULimit)).To(ContainSubstring("waiting: GPUPool inference has or is launching 3 of spec.limits.gpus=3 GPUs, and the cheapest launch, gpu1 (on-demand), has 1 GPUs at $1.00 per hour; raise the limit, or wait for nodes to go"))
+		Expect(messages(provisioning.RefusedGPULimit)).To(ContainSubstring("waiting: GPUPool inference has or is launching 3 of spec.limits.gpus=3 GPUs, and the cheapest launch for the pod, gpu1 (on-demand), has 1 GPUs at $1.00 per hour; raise the limit, or wait for nodes to go"))
 	})
 
 	It("should hold limits.pricePerHour to the last cent", func() {
@@ -91,7 +91,7 @@ var _ = Describe("Limits", func() {
 		Expect(price(results.NewNodeClaims)).To(BeNumerically("~", 2, 1e-9))
 		launch(results)
 		Expect(decide().NewNodeClaims).To(BeEmpty())
-		Expect(messages(provisioning.RefusedPriceLimit)).To(ContainSubstring("GPUPool inference spends or is about to spend $2.00 of spec.limits.pricePerHour=2.99 per hour, and the cheapest launch, gpu1 (on-demand), has 1 GPUs at $1.00 per hour"))
+		Expect(messages(provisioning.RefusedPriceLimit)).To(ContainSubstring("GPUPool inference spends or is about to spend $2.00 of spec.limits.pricePerHour=2.99 per hour, and the cheapest launch for the pod, gpu1 (on-demand), has 1 GPUs at $1.00 per hour"))
 	})
 
 	It("should count a NodeClaim that was created and is not seen yet", func() {
