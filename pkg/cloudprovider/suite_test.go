@@ -173,7 +173,9 @@ func asking(n int, amounts map[string]string, over ...coretest.PodOptions) []*co
 		list[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}
 	base := coretest.PodOptions{ResourceRequirements: corev1.ResourceRequirements{Requests: list, Limits: list}}
-	return lo.Times(n, func(int) *corev1.Pod { return coretest.UnschedulablePod(append([]coretest.PodOptions{base}, over...)...) })
+	return lo.Times(n, func(int) *corev1.Pod {
+		return coretest.UnschedulablePod(append([]coretest.PodOptions{base}, over...)...)
+	})
 }
 
 func selecting(key string, op corev1.NodeSelectorOperator, values ...string) coretest.PodOptions {
