@@ -92,7 +92,7 @@ func (s *Sampler) init(ctx context.Context) error {
 }
 
 // restart gives up an initialized library that lost its driver, so that the next
-// sample starts afresh: a driver that was reloaded needs a new session.
+// sample starts afresh: a driver that was reloaded needs a new start.
 func (s *Sampler) restart(ctx context.Context, err error) {
 	if code := CodeOf(err); code == Hanging || code == NotSupported {
 		return

@@ -36,7 +36,7 @@ func NewLibrary(clk clock.Clock, m Machine) *Library {
 }
 
 // Update changes the machine: f gets a clone. A new boot ID is a reboot, which
-// ends the library's session.
+// makes the library uninitialized.
 func (l *Library) Update(f func(*Machine)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +95,9 @@ func (l *Library) Shutdown() error {
 	return nil
 }
 
-// session returns the machine while the library is initialized and the driver is
+// current returns the machine while the library is initialized and the driver is
 // there.
-func (l *Library) session() (Machine, error) {
+func (l *Library) current() (Machine, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.up {
@@ -114,7 +114,7 @@ func (l *Library) Node() (agent.Node, error) {
 	if err := l.enter("node"); err != nil {
 		return agent.Node{}, err
 	}
-	m, err := l.session()
+	m, err := l.current()
 	if err != nil {
 		return agent.Node{}, err
 	}
@@ -128,7 +128,7 @@ func (l *Library) Observe(check health.Check, index int) (health.GPU, error) {
 	if err := l.enter(string(check), fmt.Sprintf("%s/%d", check, index)); err != nil {
 		return out, err
 	}
-	m, err := l.session()
+	m, err := l.current()
 	if err != nil {
 		return out, err
 	}
@@ -176,7 +176,7 @@ func (l *Library) Wait(timeout time.Duration) ([]health.XIDEvent, error) {
 		if err := l.enter("wait"); err != nil {
 			return nil, err
 		}
-		if _, err := l.session(); err != nil {
+		if _, err := l.current(); err != nil {
 			return nil, err
 		}
 		events, changed := l.next()

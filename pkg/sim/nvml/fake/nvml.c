@@ -225,7 +225,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
 	nvmlReturn_t ret = enter("nvmlDeviceGetCount_v2");
 	if (ret != NVML_SUCCESS)
 		return ret;
-	// A driver that went away answers so in an open session.
+	// A driver that went away answers so to a process that is initialized.
 	long init = number("init", NVML_SUCCESS);
 	if (init != NVML_SUCCESS)
 		return (nvmlReturn_t)init;
