@@ -54,7 +54,7 @@ func DefaultNodeClass(name string) *NodeClass {
 	return &NodeClass{Unstructured: u, family: familyAL2023, storage: defaultStorage.DeepCopy()}
 }
 
-// nodeClassSpec is the part of the fields that is read.
+// nodeClassSpec holds the fields that are read.
 type nodeClassSpec struct {
 	Spec struct {
 		AMIFamily           *string                    `json:"amiFamily"`
@@ -79,8 +79,10 @@ type blockDevice struct {
 	DeviceName string `json:"deviceName"`
 	RootVolume bool   `json:"rootVolume"`
 	EBS        *struct {
-		VolumeSize *resource.Quantity `json:"volumeSize"`
+		VolumeSize json.RawMessage `json:"volumeSize"`
 	} `json:"ebs"`
+
+	size *resource.Quantity // of EBS; nil if not given
 }
 
 type networkInterface struct {
@@ -103,6 +105,9 @@ func ParseNodeClass(u *unstructured.Unstructured) (*NodeClass, error) {
 		return nil, err
 	}
 	if n.kubelet, n.Unused, err = parseKubelet(fields.Spec.Kubelet); err != nil {
+		return nil, err
+	}
+	if err := parseSizes(fields.Spec.BlockDeviceMappings); err != nil {
 		return nil, err
 	}
 	n.storage = storageOf(n.family, fields.Spec.BlockDeviceMappings)
@@ -128,6 +133,19 @@ func ParseNodeClass(u *unstructured.Unstructured) (*NodeClass, error) {
 		n.Unused = append(n.Unused, "status.capacityReservations: reserved capacity is not planned offline")
 	}
 	return n, nil
+}
+
+func parseSizes(devices []blockDevice) error {
+	for i := range devices {
+		if devices[i].EBS == nil || len(devices[i].EBS.VolumeSize) == 0 || string(devices[i].EBS.VolumeSize) == "null" {
+			continue
+		}
+		devices[i].size = &resource.Quantity{}
+		if err := devices[i].size.UnmarshalJSON(devices[i].EBS.VolumeSize); err != nil || devices[i].size.Sign() <= 0 {
+			return fmt.Errorf("spec.blockDeviceMappings[%d].ebs.volumeSize: %s is no size; write one such as 100Gi", i, devices[i].EBS.VolumeSize)
+		}
+	}
+	return nil
 }
 
 func familyOf(f nodeClassSpec) (string, error) {

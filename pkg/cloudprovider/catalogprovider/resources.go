@@ -35,24 +35,18 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // storageOf is the size of the disk that pods write to: the root volume if one is
 // marked, else that of the family's device, for custom images the last one.
 func storageOf(family string, devices []blockDevice) resource.Quantity {
-	size := func(d blockDevice) *resource.Quantity {
-		if d.EBS == nil {
-			return nil
-		}
-		return d.EBS.VolumeSize
-	}
 	root, ok := lo.Find(devices, func(d blockDevice) bool { return d.RootVolume })
 	switch {
-	case ok && size(root) != nil:
-		return *size(root)
+	case ok && root.size != nil:
+		return *root.size
 	case len(devices) == 0:
 		return defaultStorage.DeepCopy()
 	case family == familyCustom:
-		return lo.FromPtrOr(size(devices[len(devices)-1]), defaultStorage).DeepCopy()
+		return lo.FromPtrOr(devices[len(devices)-1].size, defaultStorage).DeepCopy()
 	}
 	device := lo.Ternary(family == familyBottlerocket, "/dev/xvdb", "/dev/xvda")
-	if d, ok := lo.Find(devices, func(d blockDevice) bool { return d.DeviceName == device }); ok && size(d) != nil {
-		return *size(d)
+	if d, ok := lo.Find(devices, func(d blockDevice) bool { return d.DeviceName == device }); ok && d.size != nil {
+		return *d.size
 	}
 	return defaultStorage.DeepCopy()
 }
