@@ -20,6 +20,7 @@ import (
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/adoption"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
 )
@@ -32,7 +33,9 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	if coreoptions.FromContext(ctx).FeatureGates.ReservedCapacity {
 		awsv1.CapacityReservationsEnabled = true
 	}
-	measured := metrics.Decorate(newAWSCloudProvider(ctx, op))
+	measured := metrics.Decorate(adoption.Decorate(
+		newAWSCloudProvider(ctx, op), op.GetAPIReader(), op.Clock, completeAdopted(op.GetClient(), op.CABundle),
+	))
 	gpuPools := &pools.Store{}
 	gpus := lo.Must(loadCatalog(options.FromContext(ctx).CatalogFile))
 	cloudProvider := cloudprovider.Decorate(
