@@ -48,6 +48,7 @@ type snapshot struct {
 type Store struct {
 	current atomic.Pointer[snapshot]
 	used    atomic.Pointer[map[string]int]
+	bypass  atomic.Bool
 	swap    sync.Mutex
 }
 
@@ -137,7 +138,7 @@ func (s *Store) Pools() []*Pool {
 // label that it has now. A NodePool without the label needs no evaluation.
 func (s *Store) Evaluated(nodePool *karpv1.NodePool) bool {
 	label := nodePool.Labels[v1alpha1.PoolLabelKey]
-	if label == "" {
+	if label == "" || s.bypass.Load() {
 		return true
 	}
 	c := s.current.Load()
@@ -147,6 +148,10 @@ func (s *Store) Evaluated(nodePool *karpv1.NodePool) bool {
 	seen, ok := c.evaluated[nodePool.Name]
 	return ok && seen == label
 }
+
+// Bypass makes every NodePool count as evaluated, for clusters in which GPUPool is
+// not installed: nobody will ever evaluate the label there.
+func (s *Store) Bypass() { s.bypass.Store(true) }
 
 // Generation grows whenever the pools change; zero before the first Swap.
 func (s *Store) Generation() uint64 {
