@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 
 	awsv1 "github.com/aws/karpenter-provider-aws/pkg/apis/v1"
 	awscloudprovider "github.com/aws/karpenter-provider-aws/pkg/cloudprovider"
@@ -11,6 +12,9 @@ import (
 	awsoptions "github.com/aws/karpenter-provider-aws/pkg/operator/options"
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/samber/lo"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	corecloudprovider "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/metrics"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/overlay"
@@ -19,9 +23,12 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/adoption"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
 )
 
@@ -42,10 +49,25 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore),
 		cloudprovider.Options{Pools: gpuPools, Reader: op.GetClient(), Catalog: gpus, PredictAll: options.FromContext(ctx).PredictGPULabels},
 	)
-	return append(
+	return slices.Concat(
 		newCoreControllers(ctx, op, cloudProvider, measured),
-		newAWSControllers(ctx, op, cloudProvider)...,
+		newAWSControllers(ctx, op, cloudProvider),
+		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus),
 	)
+}
+
+// newPoolControllers returns none where GPUPool is not installed, as after an upgrade
+// of the image alone: a watch of a kind that does not exist would end the process.
+func newPoolControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, gpuPools *pools.Store, gpus *catalog.Catalog) []controller.Controller {
+	if _, err := op.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.Group, Kind: "GPUPool"}, v1alpha1.SchemeGroupVersion.Version); meta.IsNoMatchError(err) {
+		log.FromContext(ctx).Info("GPUPool is not installed, all NodePools behave as stock; install the chart karpenter-gpu-crd and restart to use it")
+		gpuPools.Bypass()
+		return nil
+	}
+	return controllers.Pools{
+		Clock: op.Clock, Client: op.GetClient(), Uncached: op.GetAPIReader(), CloudProvider: cloudProvider, Recorder: op.EventRecorder,
+		Pools: gpuPools, Catalog: gpus, Namespace: options.FromContext(ctx).GPUOperatorNamespace,
+	}.Controllers()
 }
 
 func newAWSCloudProvider(ctx context.Context, op *awsoperator.Operator) corecloudprovider.CloudProvider {

@@ -12,7 +12,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/utils/env"
 )
@@ -22,6 +24,9 @@ func init() {
 }
 
 var _ coreoptions.Injectable = (*Options)(nil)
+
+// DefaultGPUOperatorNamespace is where the GPU Operator's chart is usually installed.
+const DefaultGPUOperatorNamespace = "gpu-operator"
 
 type contextKey struct{}
 
@@ -34,6 +39,9 @@ type Options struct {
 	// CatalogFile names a YAML file with corrections and additions to the GPU
 	// catalogue. Empty means the built-in catalogue alone.
 	CatalogFile string
+	// GPUOperatorNamespace is where NVIDIA's GPU Operator runs and reads the ConfigMaps
+	// with MIG layouts and sharing configurations.
+	GPUOperatorNamespace string
 }
 
 // AddFlags declares the flags, each with an environment variable of the same name.
@@ -42,6 +50,8 @@ func (o *Options) AddFlags(fs *coreoptions.FlagSet) {
 		"Predict the nvidia.com labels that GPU Feature Discovery will set for every NodePool, not only for those that belong to a GPUPool.")
 	fs.StringVar(&o.CatalogFile, "gpu-catalog-file", env.WithDefaultString("GPU_CATALOG_FILE", ""),
 		"A YAML file with GPU models and instance types that correct or extend the built-in catalogue, usually mounted from a ConfigMap.")
+	fs.StringVar(&o.GPUOperatorNamespace, "gpu-operator-namespace", env.WithDefaultString("GPU_OPERATOR_NAMESPACE", DefaultGPUOperatorNamespace),
+		"The namespace of NVIDIA's GPU Operator. The ConfigMaps with MIG layouts and sharing configurations are written there, once a GPUPool needs them.")
 }
 
 // Parse reads the command line. It returns an error that names the flag, its
@@ -58,6 +68,9 @@ func (o *Options) Parse(fs *coreoptions.FlagSet, args ...string) error {
 
 // Validate checks what can be checked before anything starts.
 func (o *Options) Validate() error {
+	if problems := validation.IsDNS1123Label(o.GPUOperatorNamespace); len(problems) > 0 {
+		return fmt.Errorf("--gpu-operator-namespace=%q is no name of a namespace, %s", o.GPUOperatorNamespace, strings.Join(problems, ", "))
+	}
 	if o.CatalogFile == "" {
 		return nil
 	}

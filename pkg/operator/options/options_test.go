@@ -39,6 +39,8 @@ func TestParse(t *testing.T) {
 		"an environment variable does as well": {env: map[string]string{"PREDICT_GPU_LABELS": "true"}, want: options.Options{PredictGPULabels: true}},
 		"a catalogue file that exists":         {args: []string{"--gpu-catalog-file", file}, want: options.Options{CatalogFile: file}},
 		"a catalogue file that does not exist": {args: []string{"--gpu-catalog-file", file + ".gone"}, wantErr: "mount the ConfigMap at that path or leave the flag out"},
+		"another namespace":                    {args: []string{"--gpu-operator-namespace", "nvidia"}, want: options.Options{GPUOperatorNamespace: "nvidia"}},
+		"a namespace that is none":             {args: []string{"--gpu-operator-namespace", "Not/One"}, wantErr: `--gpu-operator-namespace="Not/One" is no name of a namespace`},
 		"a catalogue file that is a directory": {args: []string{"--gpu-catalog-file", dir}, wantErr: "is a directory, name the YAML file in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +56,9 @@ func TestParse(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tc.want.GPUOperatorNamespace == "" {
+				tc.want.GPUOperatorNamespace = options.DefaultGPUOperatorNamespace
 			}
 			if diff := cmp.Diff(tc.want, *got); diff != "" {
 				t.Errorf("options differ (-want +got):\n%s", diff)
