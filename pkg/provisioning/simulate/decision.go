@@ -32,8 +32,8 @@ type Decision struct {
 	Existing []Placement
 	// Unplaced says for each pod without a node, by namespace/name, why.
 	Unplaced map[string]string
-	// Elapsed is how long the decision took.
-	Elapsed time.Duration
+	// Scheduling is how long stock's scheduler took, Repacking the rest.
+	Scheduling, Repacking time.Duration
 
 	results scheduler.Results
 }

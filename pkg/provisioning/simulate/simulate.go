@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/controllers/dynamicresources/deviceallocation"
 	stock "sigs.k8s.io/karpenter/pkg/controllers/provisioning"
-	scheduler "sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
@@ -59,9 +58,8 @@ type Input struct {
 type World struct {
 	client   client.Client
 	cluster  *state.Cluster
-	inner    *stock.Provisioner
-	ours     *provisioning.Provisioner
-	recorder *recorder
+	stock    *stock.Provisioner
+	sizer    *provisioning.RightSizer
 	options  *options.Options
 	clock    clock.Clock
 	launched int
@@ -69,7 +67,7 @@ type World struct {
 
 // New returns a World without pods that wait.
 func New(ctx context.Context, in Input) (*World, error) {
-	w := &World{recorder: &recorder{}, options: in.Options, clock: in.Clock}
+	w := &World{options: in.Options, clock: in.Clock}
 	if w.options == nil {
 		w.options = defaultOptions()
 	}
@@ -87,8 +85,8 @@ func New(ctx context.Context, in Input) (*World, error) {
 	ledger := provisioning.NewLedger(w.client, in.Clock)
 	provider := provisioning.Guard(newProvider(in), provisioning.GuardOptions{Client: w.client, Clock: in.Clock, Ledger: ledger})
 	w.cluster = state.NewCluster(in.Clock, w.client, provider)
-	w.inner = stock.NewProvisioner(w.client, w.recorder, provider, w.cluster, in.Clock, deviceallocation.NewController(w.client), virtualpods.NewVirtualPodCache(w.client))
-	w.ours = provisioning.NewProvisioner(w.inner, &provisioning.RightSizer{Client: w.client, Cluster: w.cluster, Clock: in.Clock, Ledger: ledger, Iterations: in.Iterations}, w.recorder)
+	w.stock = stock.NewProvisioner(w.client, silent{}, provider, w.cluster, in.Clock, deviceallocation.NewController(w.client), virtualpods.NewVirtualPodCache(w.client))
+	w.sizer = &provisioning.RightSizer{Client: w.client, Cluster: w.cluster, Clock: in.Clock, Ledger: ledger, Iterations: in.Iterations}
 	return w, w.fill(ctx, in.Objects)
 }
 
@@ -159,21 +157,32 @@ func defaultRequests(p *corev1.Pod) {
 }
 
 // Stock is the decision of Karpenter alone for the pods that wait.
-func (w *World) Stock(ctx context.Context) (Decision, error) { return w.decide(ctx, w.inner.Schedule) }
+func (w *World) Stock(ctx context.Context) (Decision, error) { return w.decide(ctx, false) }
 
 // RightSized is the decision that would be launched.
-func (w *World) RightSized(ctx context.Context) (Decision, error) {
-	return w.decide(ctx, w.ours.Provision)
-}
+func (w *World) RightSized(ctx context.Context) (Decision, error) { return w.decide(ctx, true) }
 
-func (w *World) decide(ctx context.Context, schedule func(context.Context) (scheduler.Results, error)) (Decision, error) {
-	w.recorder.events = nil
+func (w *World) decide(ctx context.Context, rightSize bool) (Decision, error) {
+	ctx, seen := provisioning.Watch(options.ToContext(ctx, w.options))
 	start := w.clock.Now()
-	results, err := schedule(options.ToContext(ctx, w.options))
+	results, err := w.stock.Schedule(ctx)
 	if err != nil {
 		return Decision{}, fmt.Errorf("scheduling, %w", err)
 	}
-	d := Decision{Elapsed: w.clock.Since(start), Unplaced: map[string]string{}, results: results}
+	d := Decision{Scheduling: w.clock.Since(start), Unplaced: map[string]string{}}
+	for p, err := range results.PodErrors {
+		d.Unplaced[podKey(p)] = err.Error()
+	}
+	if rightSize {
+		start = w.clock.Now()
+		ours := w.sizer.Decide(ctx, results, seen)
+		d.Repacking = w.clock.Since(start)
+		results.NewNodeClaims = ours.Claims
+		for _, r := range ours.Refused {
+			d.Unplaced[podKey(r.Pod)] = r.Refusal.Message
+		}
+	}
+	d.results = results
 	for _, c := range results.NewNodeClaims {
 		node, err := newNode(c)
 		if err != nil {
@@ -188,25 +197,13 @@ func (w *World) decide(ctx context.Context, schedule func(context.Context) (sche
 		}
 	}
 	slices.SortFunc(d.Existing, func(a, b Placement) int { return strings.Compare(a.Pod, b.Pod) })
-	for p, err := range results.PodErrors {
-		d.Unplaced[podKey(p)] = err.Error()
-	}
-	for _, e := range w.recorder.events {
-		if p, ok := e.InvolvedObject.(*corev1.Pod); ok && slices.Contains(refusals, provisioning.RefusalKind(e.Reason)) {
-			d.Unplaced[podKey(p)] = e.Message
-		}
-	}
 	return d, nil
 }
 
-var refusals = []provisioning.RefusalKind{provisioning.RefusedOversize, provisioning.RefusedGPULimit, provisioning.RefusedPriceLimit}
-
 func podKey(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// recorder keeps events.
-type recorder struct{ events []events.Event }
+// silent drops events: a decision says all that they would.
+type silent struct{}
 
 // Publish implements events.Recorder.
-func (r *recorder) Publish(e ...events.Event) { r.events = append(r.events, e...) }
-
-var _ events.Recorder = (*recorder)(nil)
+func (silent) Publish(...events.Event) {}

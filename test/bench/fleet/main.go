@@ -32,7 +32,7 @@ func run(data, out string) error {
 	}
 	report := Report{}
 	for _, c := range all {
-		row, err := measure(c, stock, time.Now)
+		row, err := measure(c, stock, controller, time.Now)
 		if err != nil {
 			return fmt.Errorf("measuring %s, %w", c, err)
 		}

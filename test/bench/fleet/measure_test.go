@@ -39,7 +39,7 @@ func TestMeasure(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			row, err := measure(tinyCell(tt.batch), func(Cell) (float64, float64, error) { return 6, 0.5, nil }, stopped())
+			row, err := measure(tinyCell(tt.batch), func(Cell) (float64, float64, error) { return 6, 0.5, nil }, nil, stopped())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,13 +54,13 @@ func TestMeasure(t *testing.T) {
 }
 
 func TestMeasureReportsWhatFails(t *testing.T) {
-	_, err := measure(tinyCell(0), func(Cell) (float64, float64, error) { return 0, 0, errors.New("no scheduler") }, stopped())
+	_, err := measure(tinyCell(0), func(Cell) (float64, float64, error) { return 0, 0, errors.New("no scheduler") }, nil, stopped())
 	if err == nil || err.Error() != "packing as stock, no scheduler" {
 		t.Errorf("got %v", err)
 	}
 	c := tinyCell(0)
 	c.Pods[0].GPUs = 8
-	if _, err = measure(c, nil, stopped()); err == nil || !strings.Contains(err.Error(), "leaves 1 classes unplaced, the first for NoShape") {
+	if _, err = measure(c, nil, nil, stopped()); err == nil || !strings.Contains(err.Error(), "leaves 1 classes unplaced, the first for NoShape") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -10,11 +10,11 @@ import (
 
 func table(w io.Writer, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "list\tfamilies\tpods\tbatch\tleft out\tstock\tgreedy\tours\tbound\tours/stock\tours/greedy\tours/bound\tstock s\tours s\t")
+	fmt.Fprintln(t, "list\tfamilies\tpods\tbatch\tleft out\tstock\tcontroller\tgreedy\tours\tbound\tours/stock\tcontroller/stock\tours/greedy\tours/bound\tstock s\tcontroller s\tours s\t")
 	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%.2f\t%.2f\t%.2f\t%s\t%.4f\t%.4f\t%s\t%.3f\t\n", r.List, r.Families, r.Pods, r.Batch, r.LeftOut,
-			optional("%.2f", r.Stock), r.Greedy, r.Ours, r.Bound, optional("%.4f", r.toStock()), r.Ours/r.Greedy, r.Ours/r.Bound,
-			optional("%.3f", r.StockSeconds), r.OursSeconds)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%.2f\t%.2f\t%.2f\t%s\t%s\t%.4f\t%.4f\t%s\t%s\t%.3f\t\n", r.List, r.Families, r.Pods, r.Batch, r.LeftOut,
+			optional("%.2f", r.Stock), optional("%.2f", r.Controller), r.Greedy, r.Ours, r.Bound, optional("%.4f", r.toStock()), optional("%.4f", ratio(r.Controller, r.Stock)), r.Ours/r.Greedy, r.Ours/r.Bound,
+			optional("%.3f", r.StockSeconds), optional("%.3f", r.ControllerSeconds), r.OursSeconds)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the table, %w", err)
@@ -39,11 +39,14 @@ func table(w io.Writer, rows []Row) error {
 	return nil
 }
 
-func (r Row) toStock() *float64 {
-	if r.Stock == nil {
+func (r Row) toStock() *float64 { return ratio(&r.Ours, r.Stock) }
+
+// ratio is nil where one of the two is.
+func ratio(a, b *float64) *float64 {
+	if a == nil || b == nil {
 		return nil
 	}
-	v := r.Ours / *r.Stock
+	v := *a / *b
 	return &v
 }
 
