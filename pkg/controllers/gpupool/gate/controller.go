@@ -137,20 +137,22 @@ func (c *Controller) safety(ctx context.Context, gpuPool *v1alpha1.GPUPool, pool
 	node, untainted := c.untainted.Untainted(pool.Name())
 	switch {
 	case !safety.Safe:
-		if conditions.SetFalse(v1alpha1.ConditionTypeGateSafe, safety.Reason, safety.Message) {
-			c.recorder.Publish(UnsafeEvent(gpuPool, safety.Message))
-		}
+		c.unsafe(gpuPool, conditions, safety.Reason, safety.Message)
 	case untainted:
-		message := startupTaintMessage(node, pool.NodePools)
-		if conditions.SetFalse(v1alpha1.ConditionTypeGateSafe, v1alpha1.ReasonStartupTaintMissing, message) {
-			c.recorder.Publish(UnsafeEvent(gpuPool, message))
-		}
+		c.unsafe(gpuPool, conditions, v1alpha1.ReasonStartupTaintMissing, startupTaintMessage(node, pool.NodePools))
 	case safety.Reason != "":
 		conditions.SetTrueWithReason(v1alpha1.ConditionTypeGateSafe, safety.Reason, safety.Message)
 	default:
 		conditions.SetTrue(v1alpha1.ConditionTypeGateSafe)
 	}
 	return nil
+}
+
+func (c *Controller) unsafe(gpuPool *v1alpha1.GPUPool, conditions status.ConditionSet, reason, message string) {
+	if was := conditions.Get(v1alpha1.ConditionTypeGateSafe); !was.IsFalse() || was.Message != message {
+		c.recorder.Publish(UnsafeEvent(gpuPool, message))
+	}
+	conditions.SetFalse(v1alpha1.ConditionTypeGateSafe, reason, message)
 }
 
 func startupTaintMessage(node string, nodePools []string) string {
