@@ -23,9 +23,9 @@ var driverLabels = map[string]string{
 	"nvidia.com/cuda.runtime-version.minor":   "0",
 }
 
-// Catalogue returns the Hardware of the built-in GPU catalogue. It knows the layouts that
-// mig-parted names; layouts of an own mig-parted file are refused, as mig-manager refuses a name
-// that its file lacks.
+// Catalogue returns the Hardware of the built-in GPU catalogue. It knows the layouts of the
+// mig-parted file that it is given, and those that mig-parted generates by itself; other names are
+// refused, as mig-manager refuses them.
 func Catalogue() Hardware { return catalogue{catalog.Default()} }
 
 type catalogue struct{ *catalog.Catalog }
@@ -43,16 +43,16 @@ func (c catalogue) Predict(instanceType string, p Partition) (map[string]string,
 		return nil, nil, fmt.Errorf("predicting instance type %q, it has no GPUs in the catalogue", instanceType)
 	}
 	state := catalog.State{Operator: true, MIG: catalog.MIGState{Strategy: catalog.MIGStrategy(p.Strategy)}}
-	perGPU := map[string]int{mig.WholeGPUResource: 1}
+	offered := map[string]int{mig.WholeGPUResource: shape.GPUs}
 	if p.Layout != "" {
-		layout, err := layoutOf(shape, p.Layout)
+		layout, err := layoutOf(shape, p)
 		if err != nil {
 			return nil, nil, err
 		}
-		if perGPU, err = resourcesOf(layout, p.Strategy); err != nil {
+		if offered, err = resourcesOf(layout, p.Strategy, shape.GPUs); err != nil {
 			return nil, nil, err
 		}
-		state.MIG.Devices = devicesOf(layout, shape.GPUs)
+		state.MIG.Devices, state.MIG.WholeGPUs = devicesOf(layout, shape.GPUs)
 	}
 	shared, err := p.Sharing.state(shape, state.MIG)
 	if err != nil {
@@ -61,39 +61,63 @@ func (c catalogue) Predict(instanceType string, p Partition) (map[string]string,
 	state.Sharing = shared
 	labels := catalog.Labels(shape, state)
 	maps.Copy(labels, driverLabels)
-	return labels, p.Sharing.multiply(perGPU, shape.GPUs), nil
+	return labels, p.Sharing.multiply(offered), nil
 }
 
-func layoutOf(shape catalog.Shape, name string) (mig.Layout, error) {
+// layoutOf finds a layout in the file, or else among those that mig-parted generates. It is the
+// zero layout for a machine without MIG that is asked to have none.
+func layoutOf(shape catalog.Shape, p Partition) (mig.NodeLayout, error) {
 	geometry, ok := mig.ByKey(shape.Model.MIG)
 	if !ok || !shape.MIGCapable() {
-		if name == mig.AllDisabled {
-			return mig.Layout{}, nil
+		if p.Layout == mig.AllDisabled {
+			return mig.NodeLayout{}, nil
 		}
-		return mig.Layout{}, fmt.Errorf("applying layout %q, %s of %s has no MIG", name, shape.Model.Product, shape.Name)
+		return mig.NodeLayout{}, fmt.Errorf("applying layout %q, %s of %s has no MIG", p.Layout, shape.Model.Product, shape.Name)
 	}
-	return geometry.Layout(name)
+	if own, ok, err := fromFile(p.File, p.Layout, geometry, shape.GPUs); ok || err != nil {
+		return own, err
+	}
+	layout, err := geometry.Layout(p.Layout)
+	if err != nil {
+		return mig.NodeLayout{}, err
+	}
+	return mig.NewNodeLayout("", mig.AllDevices(layout))
 }
 
-// resourcesOf are those of one GPU. Strategy none shows whole GPUs whatever their layout.
-func resourcesOf(layout mig.Layout, strategy string) (map[string]int, error) {
-	if !layout.MIGEnabled() || strategy == string(catalog.MIGStrategyNone) {
-		return map[string]int{mig.WholeGPUResource: 1}, nil
+// resourcesOf are those of a node. Strategy none shows whole GPUs whatever their layout.
+func resourcesOf(layout mig.NodeLayout, strategy string, gpus int) (map[string]int, error) {
+	if layout.Geometry() == nil || strategy == string(catalog.MIGStrategyNone) {
+		return map[string]int{mig.WholeGPUResource: gpus}, nil
 	}
-	return layout.ResourcesUnder(mig.Strategy(strategy))
+	return layout.Resources(mig.Strategy(strategy), gpus)
 }
 
-func devicesOf(layout mig.Layout, gpus int) []catalog.MIGDevices {
-	var devices []catalog.MIGDevices
-	counts := layout.Counts()
+func devicesOf(layout mig.NodeLayout, gpus int) (devices []catalog.MIGDevices, whole int) {
+	if layout.Geometry() == nil {
+		return nil, 0
+	}
+	layouts, err := layout.Layouts(gpus)
+	if err != nil {
+		return nil, 0
+	}
+	counts := mig.Demand{}
+	for _, l := range layouts {
+		if !l.MIGEnabled() {
+			whole++
+		}
+		counts = counts.Plus(l.Counts())
+	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		d := catalog.MIGDevices{Profile: name, Count: counts[name] * gpus, Attributes: map[string]int{}}
+		d := catalog.MIGDevices{Profile: name, Count: counts[name], Attributes: map[string]int{}}
 		if profile, err := layout.Geometry().Profile(name); err == nil {
 			describe(&d, profile)
 		}
 		devices = append(devices, d)
 	}
-	return devices
+	if len(devices) == 0 {
+		whole = 0
+	}
+	return devices, whole
 }
 
 func describe(d *catalog.MIGDevices, p mig.Profile) {
@@ -135,16 +159,16 @@ func (s Sharing) state(shape catalog.Shape, m catalog.MIGState) (catalog.Sharing
 	return state, nil
 }
 
-// multiply returns the resources of a node with so many GPUs.
-func (s Sharing) multiply(perGPU map[string]int, gpus int) map[string]int64 {
+// multiply returns the resources of a node whose GPUs offer so much unshared.
+func (s Sharing) multiply(unshared map[string]int) map[string]int64 {
 	_, section := s.section()
 	total := map[string]int64{}
-	for name, n := range perGPU {
+	for name, n := range unshared {
 		replicas := 1
 		if section != nil {
 			name, replicas = section.offer(name)
 		}
-		total[name] = int64(n) * int64(gpus) * int64(replicas)
+		total[name] = int64(n) * int64(replicas)
 	}
 	return total
 }

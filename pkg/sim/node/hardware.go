@@ -19,6 +19,9 @@ type Hardware interface {
 type Partition struct {
 	// Layout is a mig-parted layout; empty means that MIG is off.
 	Layout string
+	// File is the mig-parted file that the layout is looked up in first; empty for those that
+	// mig-parted generates alone.
+	File string
 	// Strategy is the device plugin's MIG strategy: none, single or mixed.
 	Strategy string
 	// Sharing multiplies resources by time-slicing or MPS.

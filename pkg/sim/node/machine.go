@@ -55,7 +55,9 @@ type Machine struct {
 	born                     time.Time
 
 	layout  change // of the label nvidia.com/mig.config
+	file    string // mig-parted's, as it is now
 	applied string // layout in effect
+	from    string // mig-parted's file when that layout was applied
 	config  change // of the plugin's config, by content
 	parsed  pluginConfig
 
@@ -167,7 +169,7 @@ func (m *Machine) partitioning(s Settings) Partition {
 	if own := m.parsed.Flags.MIGStrategy; own != "" {
 		strategy = own
 	}
-	return Partition{Layout: m.applied, Strategy: strategy, Sharing: m.parsed.Sharing}
+	return Partition{Layout: m.applied, File: m.from, Strategy: strategy, Sharing: m.parsed.Sharing}
 }
 
 // progress asks which steps of a machine's start-up have been reached and remembers the next one.
@@ -215,11 +217,11 @@ func (p *progress) partition(driver time.Time, hw Hardware, labels map[string]st
 	}
 	labels[LabelMIGState] = migSuccess
 	wanted := m.partitioning(p.settings)
-	wanted.Layout = m.layout.value
+	wanted.Layout, wanted.File = m.layout.value, m.file
 	if _, _, err := hw.Predict(m.instanceType, wanted); err != nil || p.troubles.kinds[MIGFailed] {
 		labels[LabelMIGState] = migFailed
 	} else {
-		m.applied = m.layout.value
+		m.applied, m.from = m.layout.value, m.file
 	}
 	return later(ready, done)
 }

@@ -29,6 +29,7 @@ func (s *Stack) reconcile(ctx context.Context, name string) (time.Duration, erro
 		return 0, nil
 	}
 	now := s.Clock.Now()
+	r.file = s.layoutsFile()
 	if err := r.steer(node.Labels[LabelMIGConfig], s.pluginConfig(node), now); err != nil {
 		s.Log.Info("device plugin config is invalid, the former stays in effect", "Node", name, "error", err.Error())
 	}
@@ -96,6 +97,15 @@ func (s *Stack) pluginConfig(node *corev1.Node) string {
 		return ""
 	}
 	return configs.Data[key]
+}
+
+// layoutsFile returns mig-manager's file; empty for the one that it generates.
+func (s *Stack) layoutsFile() string {
+	configs, err := s.configs.ConfigMaps(PluginConfigNamespace).Get(LayoutsConfigName)
+	if err != nil {
+		return ""
+	}
+	return configs.Data[layoutsKey]
 }
 
 // write patches labels first: mig-manager reports before the plugin registers.

@@ -24,10 +24,14 @@ const (
 	AnnotationHardware = "sandbox.karpenter-gpu.dev/hardware"
 )
 
-// Where the GPU Operator would look for the device plugin's configs.
+// Where the GPU Operator looks for the device plugin's configs and mig-manager's layouts, when its
+// ClusterPolicy names the ConfigMaps that karpenter-gpu writes.
 const (
 	PluginConfigNamespace = "gpu-operator"
-	PluginConfigName      = "device-plugin-config"
+	PluginConfigName      = "karpenter-gpu-device-plugin"
+	LayoutsConfigName     = "karpenter-gpu-mig-parted"
+
+	layoutsKey = "config.yaml"
 )
 
 const workers = 8
@@ -132,7 +136,7 @@ func (s *Stack) watch() error {
 		return fmt.Errorf("watching nodes, %w", err)
 	}
 	all := func(obj any) {
-		if c, ok := obj.(*corev1.ConfigMap); ok && c.Namespace == PluginConfigNamespace && c.Name == PluginConfigName {
+		if c, ok := obj.(*corev1.ConfigMap); ok && c.Namespace == PluginConfigNamespace && (c.Name == PluginConfigName || c.Name == LayoutsConfigName) {
 			s.enqueueAll()
 		}
 	}
