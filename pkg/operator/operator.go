@@ -8,6 +8,7 @@ import (
 	awscloudprovider "github.com/aws/karpenter-provider-aws/pkg/cloudprovider"
 	"github.com/aws/karpenter-provider-aws/pkg/cloudprovider/registrationhooks"
 	awscontrollers "github.com/aws/karpenter-provider-aws/pkg/controllers"
+	awserrors "github.com/aws/karpenter-provider-aws/pkg/errors"
 	awsoperator "github.com/aws/karpenter-provider-aws/pkg/operator"
 	awsoptions "github.com/aws/karpenter-provider-aws/pkg/operator/options"
 	"github.com/awslabs/operatorpkg/controller"
@@ -30,6 +31,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
 // NewControllers returns every controller that the process runs, Karpenter's
@@ -49,21 +51,35 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		overlay.Decorate(measured, op.GetClient(), op.InstanceTypeStore),
 		cloudprovider.Options{Pools: gpuPools, Reader: op.GetClient(), Catalog: gpus, PredictAll: options.FromContext(ctx).PredictGPULabels},
 	)
+	if !poolsInstalled(op) {
+		log.FromContext(ctx).Info("GPUPool is not installed, all NodePools behave as stock; install the chart karpenter-gpu-crd and restart to use it")
+		gpuPools.Bypass()
+		return append(newCoreControllers(ctx, op, cloudProvider, measured, nil), newAWSControllers(ctx, op, cloudProvider)...)
+	}
+	ledger := provisioning.NewLedger(op.GetClient(), op.Clock)
+	cloudProvider = provisioning.Guard(cloudProvider, provisioning.GuardOptions{Client: op.GetClient(), Clock: op.Clock, Ledger: ledger, Quota: quotaError})
 	return slices.Concat(
-		newCoreControllers(ctx, op, cloudProvider, measured),
+		newCoreControllers(ctx, op, cloudProvider, measured, ledger),
 		newAWSControllers(ctx, op, cloudProvider),
 		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus),
 	)
 }
 
-// newPoolControllers returns none where GPUPool is not installed, as after an upgrade
-// of the image alone: a watch of a kind that does not exist would end the process.
+// poolsInstalled is false after an upgrade of the image alone. Nothing of ours may
+// read GPUPools then: a watch of a kind that does not exist would end the process.
+func poolsInstalled(op *awsoperator.Operator) bool {
+	_, err := op.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.Group, Kind: "GPUPool"}, v1alpha1.SchemeGroupVersion.Version)
+	return !meta.IsNoMatchError(err)
+}
+
+// quotaError tells a used-up quota from a lack of capacity, by the AWS provider's own
+// classification: both reach Karpenter as insufficient capacity.
+func quotaError(err error) bool {
+	reason, _ := awserrors.ToReasonMessage(err)
+	return slices.Contains([]string{"SpotQuotaExceeded", "VCPULimitExceeded", "FleetQuotaExceeded"}, reason)
+}
+
 func newPoolControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, gpuPools *pools.Store, gpus *catalog.Catalog) []controller.Controller {
-	if _, err := op.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.Group, Kind: "GPUPool"}, v1alpha1.SchemeGroupVersion.Version); meta.IsNoMatchError(err) {
-		log.FromContext(ctx).Info("GPUPool is not installed, all NodePools behave as stock; install the chart karpenter-gpu-crd and restart to use it")
-		gpuPools.Bypass()
-		return nil
-	}
 	return controllers.Pools{
 		Clock: op.Clock, Client: op.GetClient(), Uncached: op.GetAPIReader(), CloudProvider: cloudProvider, Recorder: op.EventRecorder,
 		Pools: gpuPools, Catalog: gpus, Namespace: options.FromContext(ctx).GPUOperatorNamespace,
@@ -88,11 +104,12 @@ func newAWSCloudProvider(ctx context.Context, op *awsoperator.Operator) coreclou
 }
 
 // newCoreControllers takes the provider twice: decorated for every decision, and
-// undecorated by overlays for the controller that computes those overlays.
-func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider, overlayUndecorated corecloudprovider.CloudProvider) []controller.Controller {
+// undecorated by overlays for the controller that computes those overlays. With a
+// ledger, Karpenter's provisioner is replaced by the one that right-sizes.
+func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider, overlayUndecorated corecloudprovider.CloudProvider, ledger *provisioning.Ledger) []controller.Controller {
 	matcher := lo.Must(health.NewRepairPolicyMatcher(ctx, cloudProvider))
 	cluster := state.NewCluster(op.Clock, op.GetClient(), cloudProvider, state.WithRepairPolicyMatcher(matcher))
-	return corecontrollers.NewControllers(
+	core := corecontrollers.NewControllers(
 		ctx,
 		op.Manager,
 		op.Clock,
@@ -105,6 +122,12 @@ func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProv
 		op.PredictionStore,
 		corecontrollers.WithRegistrationHook(registrationhooks.NewPlacementGroupRegistrationHook(op.InstanceProvider)),
 	)
+	if ledger == nil {
+		return core
+	}
+	return lo.Must(provisioning.Replace(ctx, core, provisioning.Dependencies{
+		Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger,
+	}))
 }
 
 func newAWSControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider) []controller.Controller {
