@@ -12,6 +12,7 @@ import (
 	awsoperator "github.com/aws/karpenter-provider-aws/pkg/operator"
 	awsoptions "github.com/aws/karpenter-provider-aws/pkg/operator/options"
 	"github.com/awslabs/operatorpkg/controller"
+	"github.com/awslabs/operatorpkg/option"
 	"github.com/samber/lo"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,14 +55,20 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	if !poolsInstalled(op) {
 		log.FromContext(ctx).Info("GPUPool is not installed, all NodePools behave as stock; install the chart karpenter-gpu-crd and restart to use it")
 		gpuPools.Bypass()
-		return append(newCoreControllers(ctx, op, cloudProvider, measured, nil), newAWSControllers(ctx, op, cloudProvider)...)
+		return append(newCoreControllers(ctx, op, newCluster(ctx, op, cloudProvider), cloudProvider, measured), newAWSControllers(ctx, op, cloudProvider)...)
 	}
+	gate := newReadinessGate(ctx, op, cloudProvider, gpuPools, gpus)
 	ledger := provisioning.NewLedger(op.GetClient(), op.Clock)
-	cloudProvider = provisioning.Guard(cloudProvider, provisioning.GuardOptions{Client: op.GetClient(), Clock: op.Clock, Ledger: ledger, Quota: quotaError})
+	cloudProvider = provisioning.Guard(gate.provider, provisioning.GuardOptions{Client: op.GetClient(), Clock: op.Clock, Ledger: ledger, Quota: quotaError})
+	cluster := newCluster(ctx, op, cloudProvider)
+	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))
 	return slices.Concat(
-		newCoreControllers(ctx, op, cloudProvider, measured, ledger),
+		lo.Must(provisioning.Replace(ctx, core, provisioning.Dependencies{
+			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger,
+		})),
 		newAWSControllers(ctx, op, cloudProvider),
 		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus),
+		gate.controllers(op, cloudProvider, cluster),
 	)
 }
 
@@ -103,13 +110,15 @@ func newAWSCloudProvider(ctx context.Context, op *awsoperator.Operator) coreclou
 	)
 }
 
-// newCoreControllers takes the provider twice: decorated for every decision, and
-// undecorated by overlays for the controller that computes those overlays. With a
-// ledger, Karpenter's provisioner is replaced by the one that right-sizes.
-func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider, overlayUndecorated corecloudprovider.CloudProvider, ledger *provisioning.Ledger) []controller.Controller {
+func newCluster(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider) *state.Cluster {
 	matcher := lo.Must(health.NewRepairPolicyMatcher(ctx, cloudProvider))
-	cluster := state.NewCluster(op.Clock, op.GetClient(), cloudProvider, state.WithRepairPolicyMatcher(matcher))
-	core := corecontrollers.NewControllers(
+	return state.NewCluster(op.Clock, op.GetClient(), cloudProvider, state.WithRepairPolicyMatcher(matcher))
+}
+
+// newCoreControllers takes the provider twice: decorated for every decision, and
+// undecorated by overlays for the controller that computes those overlays.
+func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cluster *state.Cluster, cloudProvider, overlayUndecorated corecloudprovider.CloudProvider, opts ...option.Function[corecontrollers.ControllerOptions]) []controller.Controller {
+	return corecontrollers.NewControllers(
 		ctx,
 		op.Manager,
 		op.Clock,
@@ -120,14 +129,8 @@ func newCoreControllers(ctx context.Context, op *awsoperator.Operator, cloudProv
 		cluster,
 		op.InstanceTypeStore,
 		op.PredictionStore,
-		corecontrollers.WithRegistrationHook(registrationhooks.NewPlacementGroupRegistrationHook(op.InstanceProvider)),
+		append(opts, corecontrollers.WithRegistrationHook(registrationhooks.NewPlacementGroupRegistrationHook(op.InstanceProvider)))...,
 	)
-	if ledger == nil {
-		return core
-	}
-	return lo.Must(provisioning.Replace(ctx, core, provisioning.Dependencies{
-		Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger,
-	}))
 }
 
 func newAWSControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider) []controller.Controller {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning/ice"
 )
 
@@ -123,6 +124,7 @@ func (g *guard) Create(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*karpv
 	case err == nil:
 		g.memory.Succeeded(ice.Offering{Type: created.Labels[corev1.LabelInstanceTypeStable], Zone: created.Labels[corev1.LabelTopologyZone],
 			CapacityType: created.Labels[karpv1.CapacityTypeLabelKey]})
+	case readiness.IsHeldBack(err): // no offering is at fault
 	case cloudprovider.IsInsufficientCapacityError(err):
 		g.remember(ctx, before, g.offered(ctx, nodePool, nodeClaim), err)
 	}

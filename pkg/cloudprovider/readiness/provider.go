@@ -27,8 +27,8 @@ type Options struct {
 
 var _ corecloudprovider.CloudProvider = (*Provider)(nil)
 
-// Provider decorates a CloudProvider with the readiness gate. It is the outermost of the
-// stack: what it sets aside and restricts is already in terms of layouts.
+// Provider decorates a CloudProvider with the readiness gate. It stands outside of the
+// decorator that shows layouts, and inside of the one that keeps limits.
 type Provider struct {
 	corecloudprovider.CloudProvider
 	reader client.Reader
@@ -87,9 +87,7 @@ func (p *Provider) admit(ctx context.Context, pool *pools.Pool, uid types.UID) e
 	if p.book.Admit(pool.Name(), uid, limit, inTrial) {
 		return nil
 	}
-	return corecloudprovider.NewInsufficientCapacityError(fmt.Errorf(
-		"new nodes of gpu pool %s fail verification (%s), and %d of at most %d are in trial; see its condition VerificationHealthy",
-		pool.Name(), storm.Reason, len(inTrial), limit))
+	return corecloudprovider.NewInsufficientCapacityError(&HeldBackError{Pool: pool.Name(), Reason: storm.Reason, InTrial: len(inTrial), Limit: limit})
 }
 
 // inTrial lists the nodes of the pool that were launched and are not verified.

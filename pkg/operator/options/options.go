@@ -13,10 +13,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/utils/env"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 )
 
 func init() {
@@ -42,6 +45,9 @@ type Options struct {
 	// GPUOperatorNamespace is where NVIDIA's GPU Operator runs and reads the ConfigMaps
 	// with MIG layouts and sharing configurations.
 	GPUOperatorNamespace string
+	// GPURepairToleration is how long a GPU fault must last before node repair acts, where
+	// Karpenter's feature gate NodeRepair is on. Zero means the default.
+	GPURepairToleration time.Duration
 }
 
 // AddFlags declares the flags, each with an environment variable of the same name.
@@ -52,6 +58,8 @@ func (o *Options) AddFlags(fs *coreoptions.FlagSet) {
 		"A YAML file with GPU models and instance types that correct or extend the built-in catalogue, usually mounted from a ConfigMap.")
 	fs.StringVar(&o.GPUOperatorNamespace, "gpu-operator-namespace", env.WithDefaultString("GPU_OPERATOR_NAMESPACE", DefaultGPUOperatorNamespace),
 		"The namespace of NVIDIA's GPU Operator. The ConfigMaps with MIG layouts and sharing configurations are written there, once a GPUPool needs them.")
+	fs.DurationVar(&o.GPURepairToleration, "gpu-repair-toleration", env.WithDefaultDuration("GPU_REPAIR_TOLERATION", readiness.DefaultRepairToleration),
+		"How long the condition karpenter-gpu.dev/GPUReady must be False before node repair reboots or replaces the node. Has no effect without the feature gate NodeRepair.")
 }
 
 // Parse reads the command line. It returns an error that names the flag, its
@@ -70,6 +78,9 @@ func (o *Options) Parse(fs *coreoptions.FlagSet, args ...string) error {
 func (o *Options) Validate() error {
 	if problems := validation.IsDNS1123Label(o.GPUOperatorNamespace); len(problems) > 0 {
 		return fmt.Errorf("--gpu-operator-namespace=%q is no name of a namespace, %s", o.GPUOperatorNamespace, strings.Join(problems, ", "))
+	}
+	if o.GPURepairToleration < 0 {
+		return fmt.Errorf("--gpu-repair-toleration=%s is negative, use 0s or more", o.GPURepairToleration)
 	}
 	if o.CatalogFile == "" {
 		return nil
