@@ -49,6 +49,7 @@ var (
 	inner    *stock.Provisioner
 	ledger   *provisioning.Ledger
 	ours     *provisioning.Provisioner
+	virtual  *virtualpods.Cache
 )
 
 func TestProvisioning(t *testing.T) {
@@ -72,7 +73,8 @@ func start() {
 	ledger = provisioning.NewLedger(env.Client, env.Clock)
 	guarded = provisioning.Guard(cloud, provisioning.GuardOptions{Client: env.Client, Clock: env.Clock, Ledger: ledger})
 	cluster = state.NewCluster(env.Clock, env.Client, guarded)
-	inner = stock.NewProvisioner(env.Client, recorder, guarded, cluster, env.Clock, deviceallocation.NewController(env.Client), virtualpods.NewVirtualPodCache(env.Client))
+	virtual = virtualpods.NewVirtualPodCache(env.Client)
+	inner = stock.NewProvisioner(env.Client, recorder, guarded, cluster, env.Clock, deviceallocation.NewController(env.Client), virtual)
 	ours = provisioning.NewProvisioner(inner, &provisioning.RightSizer{Client: env.Client, Cluster: cluster, Clock: env.Clock, Ledger: ledger}, recorder)
 }
 
@@ -237,4 +239,8 @@ func firstNodePool() (*karpv1.NodePool, error) {
 		return nil, err
 	}
 	return &list.Items[0], nil
+}
+
+func requirementIn(key string, values ...string) *scheduling.Requirement {
+	return scheduling.NewRequirement(key, corev1.NodeSelectorOpIn, values...)
 }
