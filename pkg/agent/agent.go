@@ -20,6 +20,9 @@ const (
 	ConditionType = "karpenter-gpu.dev/GPUReady"
 	// ReportAnnotation holds the encoded health.Report.
 	ReportAnnotation = "karpenter-gpu.dev/report"
+	// PolicyAnnotation holds what the node's pool demands, for health.ParsePolicy. The
+	// controller writes it.
+	PolicyAnnotation = "karpenter-gpu.dev/policy"
 )
 
 // Status values of a Condition, as Kubernetes spells them.
@@ -36,15 +39,20 @@ type Condition struct {
 	LastHeartbeat           time.Time
 }
 
+// Carried is what the agent's own Node carries for it; nil for what is not there.
+type Carried struct {
+	Report, Policy []byte
+}
+
 // Publisher writes to the agent's own Node.
 type Publisher interface {
-	// Load returns the report that is published now; nil when there is none.
-	Load(ctx context.Context) ([]byte, error)
+	// Load returns what the Node carries now.
+	Load(ctx context.Context) (Carried, error)
 	// PublishReport writes the annotation.
 	PublishReport(ctx context.Context, report []byte) error
-	// PublishCondition writes the condition and returns the report that the Node
-	// carries, so that a lost annotation is noticed without another request.
-	PublishCondition(ctx context.Context, c Condition) ([]byte, error)
+	// PublishCondition writes the condition and returns what the Node carries, so that a
+	// lost report and a new policy are noticed without another request.
+	PublishCondition(ctx context.Context, c Condition) (Carried, error)
 }
 
 // Defaults of Options.
@@ -57,13 +65,17 @@ const (
 	// one by one.
 	minRound = time.Second
 	minGap   = 10 * time.Second
+	// lookAgain is how often a node that is not ready, and so writes nothing, asks for the
+	// policy of its pool.
+	lookAgain = 30 * time.Second
 )
 
 // Options are the agent's settings. Zero values mean the defaults.
 type Options struct {
 	// NodeName spreads the heartbeats of many nodes.
 	NodeName string
-	Policy   health.Policy
+	// Policy is what holds without, and under, the policy that the Node carries.
+	Policy health.Policy
 	// Interval is the time between samples of a ready node, StartInterval of one
 	// that is not.
 	Interval, StartInterval time.Duration
@@ -80,8 +92,13 @@ type Agent struct {
 	opts      Options
 
 	memory health.Memory
-	// loaded says that the memory of an earlier agent was looked for.
+	// policy is the options' with that of the Node on top, which carried holds as read.
+	policy  health.Policy
+	carried string
+	// loaded says that the memory of an earlier agent was looked for, and lookedAt when the
+	// Node was read last.
 	loaded    bool
+	lookedAt  time.Time
 	published published
 }
 
@@ -103,7 +120,7 @@ func New(sampler *Sampler, publisher Publisher, clk clock.Clock, opts Options) *
 	set(&opts.StartInterval, DefaultStartInterval)
 	set(&opts.Heartbeat, DefaultHeartbeat)
 	return &Agent{
-		sampler: sampler, listener: newListener(sampler.lib, clk), publisher: publisher, clock: clk, opts: opts,
+		sampler: sampler, listener: newListener(sampler.lib, clk), publisher: publisher, clock: clk, opts: opts, policy: opts.Policy,
 	}
 }
 
@@ -148,7 +165,7 @@ func (a *Agent) Round(ctx context.Context) time.Duration {
 	}
 	sample.XIDs = a.listener.take()
 	before := a.memory.State
-	verdict, memory := health.Judge(sample, a.opts.Policy, a.memory, a.clock.Now())
+	verdict, memory := health.Judge(sample, a.policy, a.memory, a.clock.Now())
 	a.memory = memory
 	if verdict.State != before {
 		log.Info("gpu state changed", "state", verdict.State, "reason", verdict.Reason, "message", verdict.Message)
@@ -165,20 +182,28 @@ func (a *Agent) Round(ctx context.Context) time.Duration {
 
 // load takes over the memory of an agent that ran before in this boot. Until the
 // API server answers nothing is judged: nothing could be published either, and the
-// listener keeps the events.
+// listener keeps the events. Later it only looks for a policy now and then.
 func (a *Agent) load(ctx context.Context) error {
+	if a.loaded && (a.memory.State == health.Ready || a.clock.Since(a.lookedAt) < lookAgain) {
+		return nil
+	}
+	carried, err := a.publisher.Load(ctx)
+	if err != nil {
+		if a.loaded {
+			return nil
+		}
+		return err
+	}
+	a.lookedAt = a.clock.Now()
+	a.adopt(ctx, carried.Policy)
 	if a.loaded {
 		return nil
 	}
-	data, err := a.publisher.Load(ctx)
-	if err != nil {
-		return err
-	}
 	a.loaded = true
-	if len(data) == 0 {
+	if len(carried.Report) == 0 {
 		return nil
 	}
-	report, err := health.Decode(data)
+	report, err := health.Decode(carried.Report)
 	if err != nil {
 		// Somebody else wrote it, or another version did: start afresh.
 		logr.FromContextOrDiscard(ctx).Info("ignoring the published report", "error", err.Error())
@@ -186,6 +211,21 @@ func (a *Agent) load(ctx context.Context) error {
 	}
 	a.memory = report.Memory(a.clock.Now())
 	return nil
+}
+
+// adopt puts the policy that the Node carries on top of the agent's own. One that cannot
+// be read changes nothing.
+func (a *Agent) adopt(ctx context.Context, carried []byte) {
+	if string(carried) == a.carried {
+		return
+	}
+	a.carried = string(carried)
+	policy, err := health.ParsePolicy(carried)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Info("ignoring the policy of the node", "error", err.Error())
+		return
+	}
+	a.policy = a.opts.Policy.With(policy)
 }
 
 // publish writes what changed, the report first: whoever sees the condition finds
@@ -212,7 +252,8 @@ func (a *Agent) publish(ctx context.Context, report health.Report, v health.Verd
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(there, data) {
+	a.adopt(ctx, there.Policy)
+	if !bytes.Equal(there.Report, data) {
 		if err := a.publisher.PublishReport(ctx, data); err != nil {
 			return err
 		}

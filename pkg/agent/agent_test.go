@@ -22,22 +22,26 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 	if agent.ConditionType != v1alpha1.NodeConditionGPUReady || agent.ReportAnnotation != v1alpha1.ReportAnnotationKey {
 		t.Errorf("%s and %s, want %s and %s", agent.ConditionType, agent.ReportAnnotation, v1alpha1.NodeConditionGPUReady, v1alpha1.ReportAnnotationKey)
 	}
+	if agent.PolicyAnnotation != v1alpha1.PolicyAnnotationKey {
+		t.Errorf("%s, want %s", agent.PolicyAnnotation, v1alpha1.PolicyAnnotationKey)
+	}
 }
 
 // store is a Node in memory that keeps what was written.
 type store struct {
 	mu         sync.Mutex
 	report     []byte
+	policy     string
 	condition  agent.Condition
 	reports    int
 	conditions int
 	err        error
 }
 
-func (s *store) Load(context.Context) ([]byte, error) {
+func (s *store) Load(context.Context) (agent.Carried, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.report, s.err
+	return agent.Carried{Report: s.report, Policy: []byte(s.policy)}, s.err
 }
 
 func (s *store) PublishReport(_ context.Context, report []byte) error {
@@ -49,13 +53,13 @@ func (s *store) PublishReport(_ context.Context, report []byte) error {
 	return s.err
 }
 
-func (s *store) PublishCondition(_ context.Context, c agent.Condition) ([]byte, error) {
+func (s *store) PublishCondition(_ context.Context, c agent.Condition) (agent.Carried, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.condition, s.conditions = c, s.conditions+1
 	}
-	return s.report, s.err
+	return agent.Carried{Report: s.report, Policy: []byte(s.policy)}, s.err
 }
 
 func (s *store) status() string {
@@ -251,4 +255,29 @@ func TestRunPublishesXIDsAsTheyComeAndStops(t *testing.T) {
 	b.restart(health.Policy{})
 	b.round(time.Minute)
 	b.want(t, "after a restart of the agent", "False XIDNeedsReboot")
+}
+
+// TestPolicyOfTheNode: what the node's pool demands comes on top of the agent's own policy,
+// soon on a node that waits for it and with the next heartbeat on one at work, and goes again.
+func TestPolicyOfTheNode(t *testing.T) {
+	m := nvml.H100(8)
+	m.GPUs[0].Fabric = &health.Fabric{State: health.FabricInProgress}
+	b := newBench(m, health.Policy{})
+	b.round(0)
+	b.want(t, "while the fabric is not up", "Unknown FabricNotReady")
+	b.store.policy = `{"checks":{"fabric":{"disabled":true}},"xids":[{"code":31,"class":"Reboot"}]}`
+	b.round(10 * time.Second)
+	b.want(t, "before the node was read again", "Unknown FabricNotReady")
+	b.round(30 * time.Second)
+	b.want(t, "under the policy of the pool", "True Verified")
+
+	b.store.policy = "{not a policy"
+	b.round(10 * time.Minute)
+	b.want(t, "with a policy that cannot be read", "True Verified")
+
+	b.store.policy = ""
+	b.round(10 * time.Minute) // this heartbeat brings the news
+	b.round(time.Minute)
+	b.round(2 * time.Minute)
+	b.want(t, "without the policy, once the fault has lasted", "False FabricNotReady")
 }

@@ -50,17 +50,17 @@ func NewNodePublisher(config *rest.Config, node string) (*NodePublisher, error) 
 	return &NodePublisher{client: client, node: node}, nil
 }
 
-// Load implements Publisher. A Node that is not registered yet has no report.
-func (p *NodePublisher) Load(ctx context.Context) ([]byte, error) {
+// Load implements Publisher. A Node that is not registered yet carries nothing.
+func (p *NodePublisher) Load(ctx context.Context) (Carried, error) {
 	node := &corev1.Node{}
 	err := p.client.Get().Resource("nodes").Name(p.node).Do(ctx).Into(node)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return Carried{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("getting node %s, %w", p.node, err)
+		return Carried{}, fmt.Errorf("getting node %s, %w", p.node, err)
 	}
-	return reportOf(node), nil
+	return carriedBy(node), nil
 }
 
 // PublishReport implements Publisher.
@@ -73,7 +73,7 @@ func (p *NodePublisher) PublishReport(ctx context.Context, report []byte) error 
 
 // PublishCondition implements Publisher. A strategic merge by type leaves the
 // conditions of others alone.
-func (p *NodePublisher) PublishCondition(ctx context.Context, c Condition) ([]byte, error) {
+func (p *NodePublisher) PublishCondition(ctx context.Context, c Condition) (Carried, error) {
 	condition := corev1.NodeCondition{
 		Type: ConditionType, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 		LastTransitionTime: metav1.NewTime(c.LastTransition), LastHeartbeatTime: metav1.NewTime(c.LastHeartbeat),
@@ -82,9 +82,9 @@ func (p *NodePublisher) PublishCondition(ctx context.Context, c Condition) ([]by
 		"status": map[string]any{"conditions": []corev1.NodeCondition{condition}},
 	}, "status")
 	if err != nil {
-		return nil, err
+		return Carried{}, err
 	}
-	return reportOf(node), nil
+	return carriedBy(node), nil
 }
 
 func (p *NodePublisher) patch(ctx context.Context, kind types.PatchType, body any, subresource ...string) (*corev1.Node, error) {
@@ -101,6 +101,6 @@ func (p *NodePublisher) patch(ctx context.Context, kind types.PatchType, body an
 	return node, nil
 }
 
-func reportOf(node *corev1.Node) []byte {
-	return []byte(node.Annotations[ReportAnnotation])
+func carriedBy(node *corev1.Node) Carried {
+	return Carried{Report: []byte(node.Annotations[ReportAnnotation]), Policy: []byte(node.Annotations[PolicyAnnotation])}
 }

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coreoptions "sigs.k8s.io/karpenter/pkg/operator/options"
 
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
 )
 
@@ -39,6 +41,8 @@ func TestParse(t *testing.T) {
 		"an environment variable does as well": {env: map[string]string{"PREDICT_GPU_LABELS": "true"}, want: options.Options{PredictGPULabels: true}},
 		"a catalogue file that exists":         {args: []string{"--gpu-catalog-file", file}, want: options.Options{CatalogFile: file}},
 		"a catalogue file that does not exist": {args: []string{"--gpu-catalog-file", file + ".gone"}, wantErr: "mount the ConfigMap at that path or leave the flag out"},
+		"another toleration":                   {args: []string{"--gpu-repair-toleration", "1m"}, want: options.Options{GPURepairToleration: time.Minute}},
+		"a toleration that is none":            {args: []string{"--gpu-repair-toleration", "-1m"}, wantErr: "--gpu-repair-toleration=-1m0s is negative, use 0s or more"},
 		"another namespace":                    {args: []string{"--gpu-operator-namespace", "nvidia"}, want: options.Options{GPUOperatorNamespace: "nvidia"}},
 		"a namespace that is none":             {args: []string{"--gpu-operator-namespace", "Not/One"}, wantErr: `--gpu-operator-namespace="Not/One" is no name of a namespace`},
 		"a catalogue file that is a directory": {args: []string{"--gpu-catalog-file", dir}, wantErr: "is a directory, name the YAML file in it"},
@@ -59,6 +63,9 @@ func TestParse(t *testing.T) {
 			}
 			if tc.want.GPUOperatorNamespace == "" {
 				tc.want.GPUOperatorNamespace = options.DefaultGPUOperatorNamespace
+			}
+			if tc.want.GPURepairToleration == 0 {
+				tc.want.GPURepairToleration = readiness.DefaultRepairToleration
 			}
 			if diff := cmp.Diff(tc.want, *got); diff != "" {
 				t.Errorf("options differ (-want +got):\n%s", diff)
