@@ -29,7 +29,7 @@ const page = 500
 // Read lists everything that a plan is made from, by kind, then by namespace and name.
 func Read(ctx context.Context, c client.Reader) (*manifest.Set, error) {
 	s := &manifest.Set{}
-	for _, step := range []func(context.Context, client.Reader, *manifest.Set) error{readNodePools, readGPUPools, readNodeClasses, readPods, readObjects} {
+	for _, step := range []func(context.Context, client.Reader, *manifest.Set) error{readNodePools, readGPUPools, readNodeClasses, readObjects, readPods} {
 		if err := step(ctx, c, s); err != nil {
 			return nil, err
 		}
@@ -127,12 +127,16 @@ func readNodeClasses(ctx context.Context, c client.Reader, s *manifest.Set) erro
 func readPods(ctx context.Context, c client.Reader, s *manifest.Set) error {
 	l := &corev1.PodList{}
 	pods, err := list(ctx, c, l, func() []corev1.Pod { return l.Items })
+	known := nodesKnown(s.Objects)
 	for _, p := range pods {
 		switch {
 		case podutils.IsTerminal(p):
+		case podutils.IsScheduled(p) && !known[p.Spec.NodeName]:
+			s.Ignored = append(s.Ignored, ignored("Pod", p, "Karpenter does not know its node "+p.Spec.NodeName))
 		case podutils.IsScheduled(p):
 			s.Objects = append(s.Objects, p)
 		case podutils.IsProvisionable(p):
+			p.ResourceVersion = "" // it is new to the cluster in memory
 			if p.Annotations == nil {
 				p.Annotations = map[string]string{}
 			}
@@ -141,6 +145,21 @@ func readPods(ctx context.Context, c client.Reader, s *manifest.Set) error {
 		}
 	}
 	return err
+}
+
+// nodesKnown are the nodes that Karpenter's state takes in: of its own nodes those that
+// the cloud has named and whose type is known.
+func nodesKnown(objects []client.Object) map[string]bool {
+	out := map[string]bool{}
+	for _, o := range objects {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		started := n.Labels[corev1.LabelInstanceTypeStable] != "" || n.Labels[karpv1.NodeInitializedLabelKey] != ""
+		out[n.Name] = n.Labels[karpv1.NodePoolLabelKey] == "" || n.Spec.ProviderID != "" && started
+	}
+	return out
 }
 
 // owner names what created a pod, or the pod itself.

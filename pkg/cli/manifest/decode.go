@@ -10,10 +10,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json" // whole numbers stay whole, as the rules expect
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -28,6 +30,7 @@ var scheme = NewScheme()
 func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+	metav1.AddToGroupVersion(s, karpenter)
 	s.AddKnownTypes(karpenter, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
@@ -67,7 +70,7 @@ func (r *reader) document(text []byte, at place) error {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	var object map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+	if err := utiljson.Unmarshal(raw, &object); err != nil || object == nil {
 		return fmt.Errorf("%s: not an object; write apiVersion, kind and metadata", at)
 	}
 	items, isList := object["items"].([]any)
@@ -111,22 +114,27 @@ func (r *reader) object(object map[string]any, at place) error {
 		return fmt.Errorf("%s: %s: metadata.name: already given in %s; give each object once", at, name, before)
 	}
 	r.seen[key] = at
-	if isClass {
+	if err := r.take(u, create, at); err != nil {
+		return fmt.Errorf("%s: %s: %w", at, name, err)
+	}
+	return nil
+}
+
+// take decodes an object and adds it to the set; create is nil for an EC2NodeClass.
+func (r *reader) take(u *unstructured.Unstructured, create func() client.Object, at place) error {
+	if create == nil {
 		class, err := catalogprovider.ParseNodeClass(u)
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", at, name, err)
+			return err
 		}
 		r.set.NodeClasses = append(r.set.NodeClasses, class)
 		return nil
 	}
 	into := create()
-	if err := decode(object, into); err != nil {
-		return fmt.Errorf("%s: %s: %w", at, name, err)
+	if err := decode(u.Object, into); err != nil {
+		return err
 	}
-	if err := r.set.add(into, at); err != nil {
-		return fmt.Errorf("%s: %s: %w", at, name, err)
-	}
-	return nil
+	return r.set.add(into, at)
 }
 
 func fullName(o client.Object) string {
@@ -140,6 +148,9 @@ var strict = serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, 
 
 // decode reads an object strictly. The error names the field.
 func decode(object map[string]any, into client.Object) error {
+	if gvk := (&unstructured.Unstructured{Object: object}).GroupVersionKind(); !scheme.Recognizes(gvk) {
+		return fmt.Errorf("apiVersion: %q is a version that is not read; convert the object to the current one", gvk.GroupVersion())
+	}
 	if err := defaultAndValidate(object); err != nil {
 		return err
 	}
@@ -162,55 +173,53 @@ func decodeAs(object map[string]any, into client.Object) error {
 	if err != nil {
 		return err
 	}
-	got, gvk, err := strict.Decode(raw, nil, into)
-	if runtime.IsNotRegisteredError(err) {
-		version, _ := object["apiVersion"].(string)
-		return fmt.Errorf("apiVersion: %q is a version that is not read; convert the object to the current one", version)
-	}
-	if err == nil && got != runtime.Object(into) {
-		return fmt.Errorf("apiVersion: %q is a version that is not read; convert the object to the current one", gvk.GroupVersion())
-	}
+	_, _, err = strict.Decode(raw, nil, into)
 	return err
 }
 
-// faulty finds the value without which the object can be decoded.
+// faulty finds the value without which the object can be decoded: its path, and the
+// value as JSON.
 func faulty(object map[string]any, like client.Object) (path, value string) {
-	try := func() bool {
+	decodes := func() bool {
 		fresh, ok := like.DeepCopyObject().(client.Object)
-		return ok && (decodeAs(object, fresh) == nil || runtime.IsStrictDecodingError(decodeAs(object, fresh)))
-	}
-	var visit func(v any, at string, set func(any)) bool
-	visit = func(v any, at string, set func(any)) bool {
-		switch t := v.(type) {
-		case map[string]any:
-			for _, k := range sortedKeys(t) {
-				child := k
-				if at != "" {
-					child = at + "." + k
-				}
-				if visit(t[k], child, func(with any) { t[k] = with }) {
-					return true
-				}
-			}
-		case []any:
-			for i := range t {
-				if visit(t[i], fmt.Sprintf("%s[%d]", at, i), func(with any) { t[i] = with }) {
-					return true
-				}
-			}
-		}
-		if set == nil {
+		if !ok {
 			return false
 		}
-		set(nil)
-		ok := try()
-		set(v)
-		if ok {
-			text, _ := json.Marshal(v)
-			path, value = at, string(text)
-		}
-		return ok
+		err := decodeAs(object, fresh)
+		return err == nil || runtime.IsStrictDecodingError(err)
 	}
-	visit(object, "", nil)
-	return path, value
+	for _, l := range leaves(object, "") {
+		l.set(nil)
+		ok := decodes()
+		l.set(l.value)
+		if ok {
+			text, _ := json.Marshal(l.value)
+			return l.path, string(text)
+		}
+	}
+	return "", ""
+}
+
+// leaf is a value in an object, innermost first.
+type leaf struct {
+	path  string
+	value any
+	set   func(any)
+}
+
+func leaves(v any, at string) []leaf {
+	var out []leaf
+	switch t := v.(type) {
+	case map[string]any:
+		for _, k := range sortedKeys(t) {
+			path := strings.TrimPrefix(at+"."+k, ".")
+			out = append(append(out, leaves(t[k], path)...), leaf{path, t[k], func(with any) { t[k] = with }})
+		}
+	case []any:
+		for i := range t {
+			path := fmt.Sprintf("%s[%d]", at, i)
+			out = append(append(out, leaves(t[i], path)...), leaf{path, t[i], func(with any) { t[i] = with }})
+		}
+	}
+	return out
 }

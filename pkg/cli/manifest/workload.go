@@ -95,6 +95,7 @@ func (s *Set) addPod(p *corev1.Pod, at place) error {
 
 // pending makes a pod look as one that the kube-scheduler has no node for.
 func pending(p *corev1.Pod, workload string) *corev1.Pod {
+	p.ResourceVersion = "" // files may come from a cluster
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
 	if p.Annotations == nil {
@@ -227,6 +228,10 @@ func checkResources(path string, r corev1.ResourceRequirements) error {
 			return fmt.Errorf("%s.requests[%s]: needs a limit of the same amount, because the resource cannot be overcommitted; write it under limits", path, name)
 		}
 	}
+	return checkLimits(path, r)
+}
+
+func checkLimits(path string, r corev1.ResourceRequirements) error {
 	for _, name := range sortedKeys(lo.MapKeys(r.Limits, func(_ resource.Quantity, k corev1.ResourceName) string { return string(k) })) {
 		limit := r.Limits[corev1.ResourceName(name)]
 		if limit.Sign() < 0 {

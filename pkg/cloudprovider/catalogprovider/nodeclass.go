@@ -112,18 +112,7 @@ func ParseNodeClass(u *unstructured.Unstructured) (*NodeClass, error) {
 	}
 	n.storage = storageOf(n.family, fields.Spec.BlockDeviceMappings)
 	n.raid0 = lo.FromPtr(fields.Spec.InstanceStorePolicy) == "RAID0"
-	if nics := fields.Spec.NetworkInterfaces; nics != nil {
-		n.interfaces = &interfaces{}
-		for _, i := range nics {
-			if i.InterfaceType != "efa-only" {
-				continue
-			}
-			n.interfaces.efaOnly++
-			if i.NetworkCardIndex == 0 {
-				n.interfaces.efaOnlyFirstCard++
-			}
-		}
-	}
+	n.interfaces = interfacesOf(fields.Spec.NetworkInterfaces)
 	for _, s := range fields.Status.Subnets {
 		if z := (zone{s.Zone, s.ZoneID}); s.Zone != "" && !lo.Contains(n.zones, z) {
 			n.zones = append(n.zones, z)
@@ -133,6 +122,25 @@ func ParseNodeClass(u *unstructured.Unstructured) (*NodeClass, error) {
 		n.Unused = append(n.Unused, "status.capacityReservations: reserved capacity is not planned offline")
 	}
 	return n, nil
+}
+
+// interfacesOf counts interfaces that carry no IP traffic; nil where the EC2NodeClass
+// leaves them to the provider.
+func interfacesOf(nics []networkInterface) *interfaces {
+	if nics == nil {
+		return nil
+	}
+	out := &interfaces{}
+	for _, i := range nics {
+		if i.InterfaceType != "efa-only" {
+			continue
+		}
+		out.efaOnly++
+		if i.NetworkCardIndex == 0 {
+			out.efaOnlyFirstCard++
+		}
+	}
+	return out
 }
 
 func parseSizes(devices []blockDevice) error {
