@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
-	"sigs.k8s.io/karpenter/pkg/utils/resources"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/fleet"
 )
@@ -232,12 +231,9 @@ func (p *packing) alternatives(at int, reqs scheduling.Requirements, node planne
 		price float64
 	}
 	var all []option
-	plain := !lo.SomeBy(node.pods, func(pod *corev1.Pod) bool { return asksGPU(p.r.data[pod.UID].Requests) }) && !accelerated(p.shapes[at].it)
+	plain := !asksGPU(requests) && !accelerated(p.shapes[at].it)
 	for _, it := range t.types {
-		if it.Requirements.Intersects(reqs) != nil || plain && accelerated(it) || !resources.Fits(requests, it.Capacity) && len(it.AllocatableOfferingsList()) == 1 {
-			continue
-		}
-		if limit := t.pool.maxUnused(); limit != nil && t.unused(it, reqs, requests) > *limit {
+		if it.Requirements.Intersects(reqs) != nil || plain && accelerated(it) || t.oversized(it, reqs, requests) {
 			continue
 		}
 		offers := lo.Filter(t.launchable(it, reqs, requests), func(o *cloudprovider.Offering, _ int) bool { return o.CapacityType() == tier })
@@ -258,6 +254,11 @@ func (p *packing) alternatives(at int, reqs scheduling.Requirements, node planne
 		out = append(out, o.it)
 	}
 	return out
+}
+
+func (t *template) oversized(it *cloudprovider.InstanceType, reqs scheduling.Requirements, requests corev1.ResourceList) bool {
+	limit := t.pool.maxUnused()
+	return limit != nil && t.unused(it, reqs, requests) > *limit
 }
 
 // items are the pods of a group, and the constraints that bind them per node.

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,7 +19,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 	scheduler "sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
-	"sigs.k8s.io/karpenter/pkg/scheduling"
 	"sigs.k8s.io/karpenter/pkg/utils/resources"
 )
 
@@ -76,12 +76,9 @@ func newNode(c *scheduler.NodeClaim) (Node, error) {
 			if !resources.Fits(n.Requests, group.Allocatable) {
 				continue
 			}
-			for _, o := range group.Offerings {
-				if !o.Launchable() || !c.Requirements.IsCompatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) {
-					continue
-				}
+			for _, o := range group.Offerings.Launchable().Compatible(c.Requirements) {
 				at := slices.Index(order, o.CapacityType())
-				if at > rank || at == rank && (o.Price > n.Price || o.Price == n.Price && it.Name >= n.Type) {
+				if c := cmp.Or(cmp.Compare(at, rank), cmp.Compare(o.Price, n.Price), strings.Compare(it.Name, n.Type)); c >= 0 {
 					continue
 				}
 				rank = at
