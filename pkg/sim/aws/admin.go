@@ -13,7 +13,7 @@ import (
 //	GET    /_sim/healthz
 //	GET    /_sim/report                        POST with an Existing tells orphans
 //	GET    /_sim/instances
-//	POST   /_sim/instances/{id}/interrupt      also fail, terminate
+//	POST   /_sim/instances/{id}/interrupt      also fail, reboot, terminate
 //	GET    /_sim/faults                        POST a Fault, DELETE all (?kind=capacity)
 //	DELETE /_sim/faults/{id}
 //	POST   /_sim/reservations                  a Reservation
@@ -28,7 +28,7 @@ func (s *Server) adminRoutes(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("GET /_sim/instances", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Instances()) })
-	for verb, act := range map[string]func(string) error{"interrupt": s.Interrupt, "fail": s.Fail, "terminate": s.Terminate} {
+	for verb, act := range map[string]func(string) error{"interrupt": s.Interrupt, "fail": s.Fail, "reboot": s.Reboot, "terminate": s.Terminate} {
 		mux.HandleFunc("POST /_sim/instances/{id}/"+verb, func(w http.ResponseWriter, r *http.Request) {
 			writeResult(w, map[string]string{"id": r.PathValue("id")}, act(r.PathValue("id")))
 		})

@@ -43,17 +43,16 @@ type returnResponse struct {
 	Return bool `xml:"return"`
 }
 
-// rebootInstances revives a machine that has failed, as a reboot often does: its
-// kubelet registers anew after the boot delay.
+// rebootInstances restarts machines, and revives one that has failed, as a reboot often
+// does: its kubelet comes back after the boot delay, with another boot ID.
 func (s *Server) rebootInstances(p *params) (sealer, error) {
 	items, err := s.requested(p.strings("InstanceId"))
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range items {
-		if i.live() && i.FailedAt != nil {
-			i.FailedAt, i.BootedAt = nil, nil
-			i.BootAt = s.bootTime(pool{instanceType: i.Type, zone: i.Zone, capacityType: i.CapacityType}, s.opts.Clock.Now())
+		if i.live() {
+			s.restart(i)
 		}
 	}
 	return &returnResponse{Return: true}, nil

@@ -269,6 +269,30 @@ func (s *Server) Fail(id string) error {
 	})
 }
 
+// Reboot restarts a machine as its own operating system would, for example after an update
+// of the driver.
+func (s *Server) Reboot(id string) error {
+	return s.update(func() error {
+		i, err := s.liveInstance(id)
+		if err == nil {
+			s.restart(i)
+		}
+		return err
+	})
+}
+
+// restart begins the next boot. One that has not come up yet goes on with the boot that it is in.
+func (s *Server) restart(i *Instance) {
+	if i.BootedAt == nil && i.FailedAt == nil {
+		return
+	}
+	if i.BootedAt != nil && i.FailedAt == nil {
+		s.goneQuiet(i)
+	}
+	i.FailedAt, i.BootedAt = nil, nil
+	i.BootAt = s.bootTime(pool{instanceType: i.Type, zone: i.Zone, capacityType: i.CapacityType}, s.opts.Clock.Now())
+}
+
 // Terminate ends an instance as a person with the console would.
 func (s *Server) Terminate(id string) error {
 	return s.update(func() error {

@@ -172,6 +172,31 @@ func TestDeadMachineIsImpairedAndARebootRevivesIt(t *testing.T) {
 	}
 }
 
+func TestARebootOfASoundMachine(t *testing.T) {
+	w, ctx := start(t, aws.Options{BootDelay: aws.Fixed(time.Second)}), context.Background()
+	w.template("lt", nil)
+	id := w.one("on-demand")
+	w.pass(2 * time.Second)
+	w.eventually("a node", func() bool { return w.instance(id).BootedAt != nil })
+	first := *w.instance(id).BootAt
+	_, err := w.ec2.RebootInstances(ctx, &ec2.RebootInstancesInput{InstanceIds: []string{id}})
+	w.must(err)
+	w.eventually("no heartbeats", func() bool { return w.nodes.did("fail " + id) })
+	if w.instance(id).BootedAt != nil || !w.instance(id).BootAt.After(first) {
+		t.Errorf("between its boots it is %+v", w.instance(id))
+	}
+	_, err = w.ec2.RebootInstances(ctx, &ec2.RebootInstancesInput{InstanceIds: []string{id}})
+	w.must(err) // asked again while it boots
+	w.pass(2 * time.Second)
+	w.eventually("rebooted", func() bool { return w.instance(id).BootedAt != nil })
+	if w.instance(id).State != aws.Running {
+		t.Errorf("after a reboot it is %s", w.instance(id).State)
+	}
+	if err := w.Reboot("i-none"); err == nil {
+		t.Error("an instance that does not exist was rebooted")
+	}
+}
+
 func TestAPIFaults(t *testing.T) {
 	w, ctx := start(t, aws.Options{}), context.Background()
 	call := func() string {

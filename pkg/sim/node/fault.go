@@ -30,13 +30,27 @@ const (
 	MIGLate   = "mig-late"
 	MIGFailed = "mig-failed"
 	MIGStuck  = "mig-stuck"
+	// MIGWrong makes mig-manager report success at once with Layout in effect, and reach the layout
+	// that was asked for only after Delay.
+	MIGWrong = "mig-wrong"
+	// NVMLFewer makes the driver itself find only GPUs of the node's GPUs, 0 for
+	// none; the plugin registers as many. NVMLLost takes GPUs off the bus without the plugin's notice.
+	NVMLFewer = "nvml-fewer"
+	NVMLLost  = "nvml-lost"
+	// DriverMismatch makes library and kernel module differ in version; the plugin registers what
+	// it enumerated before.
+	DriverMismatch = "driver-mismatch"
+	// XIDError is an XID error of Code on GPU number 0, in its MIG instance Instance unless that is
+	// 0. It strikes machines that are up when it is injected, and is gone after a reboot.
+	XIDError = "xid"
 )
 
 // need says which parameter a kind of fault takes.
 var need = map[string]string{
 	DriverLate: "delay", PluginLate: "delay", LabelsLate: "delay", MIGLate: "delay",
-	PluginPartial: "gpus", GPULost: "gpus",
-	DriverNever: "", PluginNever: "", LabelsNever: "", MIGFailed: "", MIGStuck: "",
+	PluginPartial: "gpus", GPULost: "gpus", NVMLFewer: "gpus", NVMLLost: "gpus", MIGWrong: "layout", XIDError: "code",
+	DriverMismatch: "",
+	DriverNever:    "", PluginNever: "", LabelsNever: "", MIGFailed: "", MIGStuck: "",
 }
 
 // Fault is something that goes wrong with the software or the GPUs of matching nodes.
@@ -49,8 +63,16 @@ type Fault struct {
 	Match Match `yaml:"match"`
 	// Delay is the parameter of the kinds that end in -late.
 	Delay Delay `yaml:"delay"`
-	// GPUs is the parameter of plugin-partial (how many register) and gpu-lost (how many go).
+	// GPUs is the parameter of plugin-partial and nvml-fewer (how many are there) and of gpu-lost
+	// and nvml-lost (how many go).
 	GPUs int `yaml:"gpus"`
+	// Layout is the parameter of mig-wrong, together with Delay.
+	Layout string `yaml:"layout"`
+	// Code and Instance are the parameters of xid.
+	Code     int `yaml:"code"`
+	Instance int `yaml:"instance"`
+
+	since time.Time
 }
 
 // Match selects nodes; empty fields match all, and all fields must match.
@@ -82,7 +104,13 @@ func (f Fault) Validate() error {
 	if parameter == "delay" && f.Delay == (Delay{}) {
 		return fmt.Errorf("a fault of kind %s needs a delay, for example delay: 90s", f.Kind)
 	}
-	if parameter == "gpus" && f.GPUs < 0 || f.Kind == GPULost && f.GPUs == 0 {
+	if parameter == "layout" && (f.Layout == "" || f.Delay == (Delay{})) {
+		return fmt.Errorf("a fault of kind %s needs layout and delay", f.Kind)
+	}
+	if parameter == "code" && f.Code <= 0 {
+		return fmt.Errorf("a fault of kind %s needs code, the XID", f.Kind)
+	}
+	if parameter == "gpus" && f.GPUs < 0 || (f.Kind == GPULost || f.Kind == NVMLLost) && f.GPUs == 0 {
 		return fmt.Errorf("a fault of kind %s needs gpus, the number of GPUs", f.Kind)
 	}
 	if _, err := path.Match(f.Match.Node, ""); err != nil {
@@ -111,22 +139,56 @@ type troubles struct {
 	kinds  map[string]bool
 	lost   int
 	usable int // -1 when all GPUs register
+	// found is how many GPUs the driver finds, -1 for all; hidden are lost without the plugin's notice.
+	found, hidden int
+	wrongLayout   string
+	xids          []string
 }
 
 func troublesOf(x *Machine, faults []Fault) troubles {
-	t := troubles{extra: map[string]time.Duration{}, kinds: map[string]bool{}, usable: -1}
+	t := troubles{extra: map[string]time.Duration{}, kinds: map[string]bool{}, usable: -1, found: -1}
 	for _, f := range faults {
-		if !f.Match.selects(x) {
+		if !f.Match.selects(x) || f.Kind == XIDError && !f.since.IsZero() && x.born.After(f.since) {
 			continue
 		}
 		t.kinds[f.Kind] = true
 		t.extra[f.Kind] += f.Delay.For(x.seed, x.name+"/"+f.ID())
-		switch f.Kind {
-		case GPULost:
-			t.lost += f.GPUs
-		case PluginPartial:
-			t.usable = f.GPUs
-		}
+		t.add(f)
 	}
 	return t
+}
+
+func (t *troubles) add(f Fault) {
+	switch f.Kind {
+	case GPULost:
+		t.lost += f.GPUs
+	case NVMLLost:
+		t.hidden += f.GPUs
+	case PluginPartial:
+		t.usable = f.GPUs
+	case NVMLFewer:
+		t.found, t.usable = f.GPUs, f.GPUs
+	case MIGWrong:
+		t.wrongLayout = f.Layout
+	case XIDError:
+		t.xids = append(t.xids, XID{Code: f.Code, Instance: f.Instance}.String())
+	}
+}
+
+// XID is an XID error on GPU 0, in one MIG instance unless that is 0.
+type XID struct{ Code, Instance int }
+
+// String is the form in which Facts carry it.
+func (x XID) String() string { return fmt.Sprintf("%d/%d", x.Code, x.Instance) }
+
+// ParseXIDs reads the errors of Facts.
+func ParseXIDs(s string) []XID {
+	var out []XID
+	for part := range strings.FieldsSeq(s) {
+		var x XID
+		if _, err := fmt.Sscanf(part, "%d/%d", &x.Code, &x.Instance); err == nil {
+			out = append(out, x)
+		}
+	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/mig"
 )
 
@@ -82,4 +83,22 @@ func (e migEntry) part(g *mig.Geometry, gpus int) (mig.DeviceLayout, error) {
 		return mig.DeviceLayout{}, fmt.Errorf("there is no GPU %d", indices[i])
 	}
 	return mig.Devices(layout, indices...), nil
+}
+
+// LayoutsOf returns the layout of each GPU of a machine of the built-in catalogue; nil where MIG is
+// off on all or the layout is unknown.
+func LayoutsOf(instanceType, layout, file string) []mig.Layout {
+	shape, ok := catalog.Default().Shape(instanceType)
+	if !ok || layout == "" {
+		return nil
+	}
+	found, err := layoutOf(shape, Partition{Layout: layout, File: file})
+	if err != nil || found.Geometry() == nil {
+		return nil
+	}
+	layouts, err := found.Layouts(shape.GPUs)
+	if err != nil {
+		return nil
+	}
+	return layouts
 }

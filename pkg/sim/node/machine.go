@@ -2,6 +2,7 @@ package node
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 )
@@ -43,13 +44,23 @@ type Facts struct {
 	Driver bool
 	// Layout is the MIG layout in effect, empty for none.
 	Layout string
+	// File is the mig-parted file that the layout is from; empty for those that mig-parted
+	// generates.
+	File string
 	// LostGPUs is how many GPUs have fallen off the bus.
 	LostGPUs int
+	// Found is how many GPUs the driver finds, -1 for all that the machine has.
+	Found int
+	// Mismatch tells that library and kernel module differ in version.
+	Mismatch bool
+	// XIDs are the XID errors of this boot, for ParseXIDs.
+	XIDs string
 }
 
 // Machine models one node. A machine is driven by one goroutine; Facts may be called from any.
 type Machine struct {
 	name, instanceType, zone string
+	boot                     string
 	nth                      int
 	seed                     int64
 	born                     time.Time
@@ -97,6 +108,9 @@ func newMachine(name, instanceType, zone string, nth int, seed int64, now time.T
 // Name returns the node's name.
 func (m *Machine) Name() string { return m.name }
 
+// BootID returns the kernel's ID of the boot. A machine that reboots is another Machine.
+func (m *Machine) BootID() string { return m.boot }
+
 // InstanceType returns the instance type, which says what GPUs the machine has.
 func (m *Machine) InstanceType() string { return m.instanceType }
 
@@ -142,7 +156,10 @@ func (m *Machine) advance(now time.Time, s Settings, faults []Fault, hw Hardware
 		return v
 	}
 	ready := p.partition(driver, hw, v.labels)
-	v.facts = Facts{Driver: true, Layout: m.applied, LostGPUs: t.lost}
+	v.facts = Facts{
+		Driver: true, Layout: m.applied, File: m.from, LostGPUs: t.lost + t.hidden, Found: t.found,
+		Mismatch: t.kinds[DriverMismatch], XIDs: strings.Join(t.xids, " "),
+	}
 	if ready.IsZero() {
 		v.next = p.next
 		return v
@@ -208,6 +225,11 @@ func (p *progress) partition(driver time.Time, hw Hardware, labels map[string]st
 	m := p.machine
 	ready := later(driver, m.config.since)
 	if m.layout.value == "" {
+		return ready
+	}
+	if wrong := p.troubles.wrongLayout; wrong != "" && !p.reached(later(driver, m.layout.since).Add(p.troubles.extra[MIGWrong])) {
+		labels[LabelMIGState] = migSuccess
+		m.applied = wrong
 		return ready
 	}
 	done := p.after(later(driver, m.layout.since), p.settings.MIG, "mig/"+m.layout.value, MIGLate, MIGStuck)

@@ -93,6 +93,53 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestFactsOfFaults: what NVML sees apart from what the plugin shows.
+func TestFactsOfFaults(t *testing.T) {
+	up := Facts{Driver: true, Found: -1}
+	with := func(change func(*Facts)) Facts { f := up; change(&f); return f }
+	for name, tc := range map[string]struct {
+		faults []Fault
+		want   Facts
+		gpus   int64
+	}{
+		"none":                        {nil, up, 8},
+		"fewer GPUs":                  {[]Fault{{Kind: NVMLFewer, GPUs: 7}}, with(func(f *Facts) { f.Found = 7 }), 7},
+		"no GPU":                      {[]Fault{{Kind: NVMLFewer}}, with(func(f *Facts) { f.Found = 0 }), 0},
+		"hidden loss":                 {[]Fault{{Kind: NVMLLost, GPUs: 1}}, with(func(f *Facts) { f.LostGPUs = 1 }), 8},
+		"open loss":                   {[]Fault{{Kind: GPULost, GPUs: 1}}, with(func(f *Facts) { f.LostGPUs = 1 }), 7},
+		"driver mismatch":             {[]Fault{{Kind: DriverMismatch}}, with(func(f *Facts) { f.Mismatch = true }), 8},
+		"errors in order":             {[]Fault{{Kind: XIDError, Name: "a", Code: 79}, {Kind: XIDError, Name: "b", Code: 95, Instance: 3}}, with(func(f *Facts) { f.XIDs = "79/0 95/3" }), 8},
+		"an error of the boot before": {[]Fault{{Kind: XIDError, Code: 79, since: born.Add(-time.Second)}}, up, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineOf("p5.48xlarge")
+			v := m.advance(born.Add(time.Hour), unhurried, tc.faults, Catalogue())
+			if diff := cmp.Diff(tc.want, v.facts); diff != "" || v.allocatable["nvidia.com/gpu"] != tc.gpus {
+				t.Errorf("allocatable %v, facts (-want +got)\n%s", v.allocatable, diff)
+			}
+		})
+	}
+	if diff := cmp.Diff([]XID{{Code: 79}, {Code: 95, Instance: 3}}, ParseXIDs("79/0 95/3")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMIGManagerThatIsWrongAtFirst(t *testing.T) {
+	m := machineOf("p4d.24xlarge")
+	if err := m.steer("all-1g.5gb", "", born); err != nil {
+		t.Fatal(err)
+	}
+	wrong := Fault{Kind: MIGWrong, Layout: "all-7g.40gb", Delay: Fixed(time.Minute)}
+	before := lookAt(m, 70*time.Second, unhurried, wrong)
+	if before.state != "success" || before.layout != "all-7g.40gb" || before.allocatable["nvidia.com/mig-7g.40gb"] != 8 {
+		t.Errorf("at first: %+v", before)
+	}
+	after := lookAt(m, 3*time.Minute, unhurried, wrong)
+	if after.state != "success" || after.layout != "all-1g.5gb" || after.allocatable["nvidia.com/mig-1g.5gb"] != 56 {
+		t.Errorf("in the end: %+v", after)
+	}
+}
+
 func TestAFaultThatEndsLeavesNothing(t *testing.T) {
 	m := machineOf("g5.xlarge")
 	if got := lookAt(m, time.Minute, unhurried, Fault{Kind: GPULost, GPUs: 1}); got.allocatable["nvidia.com/gpu"] != 0 {
@@ -240,9 +287,12 @@ func TestFaultsMatch(t *testing.T) {
 
 func TestFaultsAreRefusedWithTheWayOut(t *testing.T) {
 	for want, f := range map[string]Fault{
-		`kind "broken" is no node fault; known: driver-late, driver-never, gpu-lost, labels-late, labels-never, mig-failed, mig-late, mig-stuck, plugin-late, plugin-never, plugin-partial`: {Kind: "broken"},
+		`kind "broken" is no node fault; known: driver-late, driver-mismatch, driver-never, gpu-lost, labels-late, labels-never, mig-failed, mig-late, mig-stuck, mig-wrong, nvml-fewer, nvml-lost, plugin-late, plugin-never, plugin-partial, xid`: {Kind: "broken"},
 		"a fault of kind driver-late needs a delay, for example delay: 90s": {Kind: DriverLate},
 		"a fault of kind gpu-lost needs gpus, the number of GPUs":           {Kind: GPULost},
+		"a fault of kind nvml-lost needs gpus, the number of GPUs":          {Kind: NVMLLost},
+		"a fault of kind mig-wrong needs layout and delay":                  {Kind: MIGWrong, Layout: "all-1g.5gb"},
+		"a fault of kind xid needs code, the XID":                           {Kind: XIDError},
 		"a fault of kind plugin-partial needs gpus, the number of GPUs":     {Kind: PluginPartial, GPUs: -1},
 		`match.node "[" is no pattern, syntax error in pattern`:             {Kind: PluginNever, Match: Match{Node: "["}},
 	} {

@@ -48,7 +48,8 @@ func (s *Stack) reconcile(ctx context.Context, name string) (time.Duration, erro
 }
 
 // resident returns the machine of a node, nil when the node is none of ours. A node that came back
-// under the same name is another machine.
+// under the same name is another machine, and so is one that has rebooted, which keeps its place
+// among the nodes of its type.
 func (s *Stack) resident(ctx context.Context, node *corev1.Node) *resident {
 	instanceType := node.Annotations[AnnotationHardware]
 	if instanceType == "" {
@@ -59,16 +60,25 @@ func (s *Stack) resident(ctx context.Context, node *corev1.Node) *resident {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	nth, written := 0, map[string]bool{}
 	if r := s.machines[node.Name]; r != nil {
-		if r.uid == string(node.UID) {
+		same := r.uid == string(node.UID)
+		if same && r.boot == node.Status.NodeInfo.BootID {
 			return r
 		}
 		r.stop()
+		if same {
+			nth, written = r.nth, r.written
+		}
 	}
-	s.seen[instanceType]++
-	m := newMachine(node.Name, instanceType, node.Labels[corev1.LabelTopologyZone], s.seen[instanceType], s.Settings.Seed, s.Clock.Now())
+	if nth == 0 {
+		s.seen[instanceType]++
+		nth = s.seen[instanceType]
+	}
+	m := newMachine(node.Name, instanceType, node.Labels[corev1.LabelTopologyZone], nth, s.Settings.Seed, s.Clock.Now())
+	m.boot = node.Status.NodeInfo.BootID
 	ctx, stop := context.WithCancel(ctx)
-	r := &resident{Machine: m, uid: string(node.UID), written: map[string]bool{}, stop: stop}
+	r := &resident{Machine: m, uid: string(node.UID), written: written, stop: stop}
 	s.machines[node.Name] = r
 	for _, o := range s.Operands {
 		s.running.Go(func() { o.Run(ctx, m) })

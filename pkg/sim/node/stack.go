@@ -154,6 +154,7 @@ func (s *Stack) Inject(f Fault) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("validating node fault, %w", err)
 	}
+	f.since = s.Clock.Now()
 	s.mu.Lock()
 	s.faults = append(without(s.faults, f.ID()), f)
 	s.mu.Unlock()

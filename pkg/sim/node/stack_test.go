@@ -166,6 +166,18 @@ var _ = Describe("Stack", func() {
 		Expect(stack.Inject(node.Fault{Kind: "fire"})).To(MatchError(ContainSubstring(`kind "fire" is no node fault`)))
 	})
 
+	It("should boot a machine again, in its place among its type", func() {
+		create("g5.xlarge", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "first" })
+		Eventually(passing("nvidia.com/gpu")).Should(BeEquivalentTo(1))
+		Expect(stack.Inject(node.Fault{Kind: node.DriverNever, Match: node.Match{Nth: 2}})).To(Succeed())
+		n := get()
+		n.Status.NodeInfo.BootID = "second"
+		Expect(env.Client.Status().Update(context.Background(), n)).To(Succeed())
+		Eventually(func() int64 { return allocatable("nvidia.com/gpu") }).Should(BeZero(), "its driver has to load again")
+		Eventually(operand.started.Load).Should(BeEquivalentTo(2))
+		Eventually(passing("nvidia.com/gpu")).Should(BeEquivalentTo(1), "it is not the second of its type")
+	})
+
 	It("should run operands once for each machine, and anew for a node that comes back", func() {
 		create("g5.xlarge")
 		Eventually(passing("nvidia.com/gpu")).Should(BeEquivalentTo(1))

@@ -57,6 +57,9 @@ func (e *Expectations) checkTotals(s *Snapshot) []string {
 	if e.NoDoubleLaunches {
 		lines = append(lines, none("double launches", s.Cloud.DoubleLaunches))
 	}
+	if e.NoUnverifiedPods {
+		lines = append(lines, none("pods on unverified GPUs", s.unverified()))
+	}
 	if e.NoEvictions != nil {
 		lines = append(lines, none("evictions", e.NoEvictions.disrupted(s)))
 	}
@@ -80,6 +83,14 @@ func none(what string, got []string) string {
 		more = ", …"
 	}
 	return fmt.Sprintf("%s: %d, want none (%s%s)", what, len(got), strings.Join(got[:min(3, len(got))], ", "), more)
+}
+
+func (s *Snapshot) unverified() []string {
+	var names []string
+	for _, p := range s.Unverified {
+		names = append(names, fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, p.Node))
+	}
+	return names
 }
 
 func (p PodSelection) selects(pod *Pod) bool {
@@ -146,6 +157,9 @@ const (
 func (x NodeExpectation) selects(n *Node) bool {
 	_, managed := n.Labels[labelNodePool]
 	if x.Managed != nil && *x.Managed != managed || x.Ready != nil && *x.Ready != n.Ready {
+		return false
+	}
+	if x.Cordoned != nil && *x.Cordoned != n.Cordoned || x.Tainted != "" && !slices.Contains(n.Taints, x.Tainted) || slices.Contains(n.Taints, x.Untainted) {
 		return false
 	}
 	for name, want := range x.Allocatable {

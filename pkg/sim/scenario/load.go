@@ -175,6 +175,8 @@ func (st *Step) validate(p placer, path string, seen map[string]bool) error {
 		err = st.Fail.validate()
 	case st.Heal != nil:
 		err = st.Heal.validate()
+	case st.Cordon != "":
+		err = parsesAll(st.Cordon)
 	case st.NodeFault != nil:
 		err = st.NodeFault.Validate()
 	case st.Expect != nil:
@@ -252,7 +254,7 @@ func (c ConditionExpectation) validate() error {
 func (e *Expectations) empty() bool {
 	return len(e.Pods)+len(e.Nodes)+len(e.Instances)+len(e.Events)+len(e.Conditions) == 0 &&
 		e.NodeClaims == nil && e.Launches == nil && e.PricePerHour == nil &&
-		!e.NoOrphans && !e.NoDoubleLaunches && e.NoEvictions == nil
+		!e.NoOrphans && !e.NoDoubleLaunches && !e.NoUnverifiedPods && e.NoEvictions == nil
 }
 
 func parsesAll(selectors ...string) error {

@@ -162,12 +162,19 @@ func (r *play) disturb(ctx context.Context, st *Step) (note string, err error) {
 		hit, err = r.world.Interrupt(ctx, *st.Interrupt)
 	case st.Kill != nil:
 		hit, err = r.world.Kill(ctx, *st.Kill)
+	case st.Reboot != nil:
+		hit, err = r.world.Reboot(ctx, *st.Reboot)
+	case st.Cordon != "":
+		hit, err = r.world.Cordon(ctx, st.Cordon)
 	}
 	if err != nil || hit < 0 {
 		return "", err
 	}
 	if hit == 0 {
-		return "", &expectationError{fmt.Sprintf("%s: no running instance matches", st.Title())}
+		return "", &expectationError{fmt.Sprintf("%s: no running instance or node matches", st.Title())}
+	}
+	if st.Cordon != "" {
+		return fmt.Sprintf("%d nodes", hit), nil
 	}
 	return fmt.Sprintf("%d instances", hit), nil
 }

@@ -63,6 +63,12 @@ func (f *fake) Interrupt(_ context.Context, t Targets) (int, error) {
 func (f *fake) Kill(_ context.Context, t Targets) (int, error) {
 	return f.targets, f.log("kill %s", t)
 }
+func (f *fake) Reboot(_ context.Context, t Targets) (int, error) {
+	return f.targets, f.log("reboot %s", t)
+}
+func (f *fake) Cordon(_ context.Context, selector string) (int, error) {
+	return f.targets, f.log("cordon %s", selector)
+}
 func (f *fake) FailNode(x node.Fault) error           { return f.log("node fault %s", x.Kind) }
 func (f *fake) HealNode(name string) error            { return f.log("heal node %s", name) }
 func (f *fake) KillController(context.Context) error  { return f.log("kill controller") }
@@ -115,6 +121,8 @@ steps:
   - fail: {launch: {operation: RunInstances}}
   - interrupt: {count: 2}
   - kill: {instanceType: g5.xlarge}
+  - reboot: {count: 1}
+  - cordon: team=a
   - nodeFault: {kind: driver-never}
   - healNode: driver-never
   - killController: {}
@@ -126,7 +134,7 @@ steps:
 	want := []string{
 		"local idc 3", "apply first", "apply second", "delete Job a/b", "scale Deployment web 1", "fail capacity of spot", "heal capacity of spot",
 		"fail API rate of CreateFleet", "fail launch by RunInstances", "interrupt 2 of any", "kill every instance of g5.xlarge",
-		"node fault driver-never", "heal node driver-never", "kill controller", "start controller",
+		"reboot 1 of any", "cordon team=a", "node fault driver-never", "heal node driver-never", "kill controller", "start controller",
 	}
 	if diff := cmp.Diff(want, f.calls); diff != "" {
 		t.Error(diff)
@@ -210,7 +218,7 @@ func TestStepsAfterAFailureAreNotPlayed(t *testing.T) {
 	if want := []string{"kill every instance of any"}; !cmp.Equal(want, f.calls) {
 		t.Errorf("got %q", f.calls)
 	}
-	if want := "kill every instance of any: no running instance matches"; result.Failure != want {
+	if want := "kill every instance of any: no running instance or node matches"; result.Failure != want {
 		t.Errorf("got %q", result.Failure)
 	}
 }

@@ -60,6 +60,8 @@ type NodeSettings struct {
 	Labels      node.Delay `yaml:"labels"`
 	MIG         node.Delay `yaml:"mig"`
 	MIGStrategy string     `yaml:"migStrategy"`
+	// Agent runs the real GPU agent against a simulated NVML on each GPU node.
+	Agent bool `yaml:"agent"`
 	// Faults hold from the start.
 	Faults []node.Fault `yaml:"faults"`
 }
@@ -98,6 +100,8 @@ type Step struct {
 	Heal            *Failure      `yaml:"heal"`
 	Interrupt       *Targets      `yaml:"interrupt"`
 	Kill            *Targets      `yaml:"kill"`
+	Reboot          *Targets      `yaml:"reboot"`
+	Cordon          string        `yaml:"cordon"`
 	NodeFault       *node.Fault   `yaml:"nodeFault"`
 	HealNode        string        `yaml:"healNode"`
 	KillController  *struct{}     `yaml:"killController"`
@@ -173,6 +177,9 @@ type Expectations struct {
 	NoOrphans bool `yaml:"noOrphans"`
 	// NoDoubleLaunches: no NodeClaim was ever answered with two instances.
 	NoDoubleLaunches bool `yaml:"noDoubleLaunches"`
+	// NoUnverifiedPods: no pod with NVIDIA resources was ever bound to a node of Karpenter's that
+	// had not been verified in its boot before, by the API server's own order of changes.
+	NoUnverifiedPods bool `yaml:"noUnverifiedPods"`
 	// NoEvictions: no pod that matches was evicted, preempted or lost with its node, so far.
 	NoEvictions *PodSelection `yaml:"noEvictions"`
 }
@@ -215,6 +222,11 @@ type NodeExpectation struct {
 	Managed *bool `yaml:"managed"`
 	// Ready keeps the nodes by their Ready condition.
 	Ready *bool `yaml:"ready"`
+	// Cordoned keeps the nodes that an administrator has cordoned (true) or the others (false).
+	Cordoned *bool `yaml:"cordoned"`
+	// Tainted keeps the nodes with a taint of this key, Untainted those without.
+	Tainted   string `yaml:"tainted"`
+	Untainted string `yaml:"untainted"`
 	// Allocatable keeps the nodes with exactly these quantities.
 	Allocatable map[string]int64 `yaml:"allocatable"`
 	Count       Count            `yaml:"count"`

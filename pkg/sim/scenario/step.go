@@ -14,7 +14,7 @@ func (st *Step) actions() []string {
 	}{
 		{"apply", st.Apply != nil}, {"delete", st.Delete != nil}, {"scale", st.Scale != nil},
 		{"fail", st.Fail != nil}, {"heal", st.Heal != nil}, {"interrupt", st.Interrupt != nil},
-		{"kill", st.Kill != nil}, {"nodeFault", st.NodeFault != nil}, {"healNode", st.HealNode != ""},
+		{"kill", st.Kill != nil}, {"reboot", st.Reboot != nil}, {"cordon", st.Cordon != ""}, {"nodeFault", st.NodeFault != nil}, {"healNode", st.HealNode != ""},
 		{"killController", st.KillController != nil}, {"startController", st.StartController != nil},
 		{"wait", st.Wait != nil}, {"expect", st.Expect != nil},
 	}
@@ -50,6 +50,10 @@ func (st *Step) Title() string {
 		return "interrupt " + st.Interrupt.String()
 	case st.Kill != nil:
 		return "kill " + st.Kill.String()
+	case st.Reboot != nil:
+		return "reboot " + st.Reboot.String()
+	case st.Cordon != "":
+		return "cordon nodes " + st.Cordon
 	case st.NodeFault != nil:
 		return "node fault " + st.NodeFault.Kind
 	case st.HealNode != "":

@@ -26,6 +26,11 @@ type World interface {
 	Interrupt(ctx context.Context, t Targets) (int, error)
 	Kill(ctx context.Context, t Targets) (int, error)
 
+	// Reboot restarts machines, and Cordon makes nodes that match a selector unschedulable. Both
+	// return how many were hit.
+	Reboot(ctx context.Context, t Targets) (int, error)
+	Cordon(ctx context.Context, selector string) (int, error)
+
 	// FailNode and HealNode begin and end a fault of node software.
 	FailNode(f node.Fault) error
 	HealNode(name string) error
@@ -51,6 +56,9 @@ type Snapshot struct {
 	GoneNodes  []Node
 	NodeClaims []string
 	Events     []Event
+	// Unverified are the pods with NVIDIA resources that were bound to a node before it was
+	// verified in its boot.
+	Unverified []Pod
 	// Conditions holds an entry for every requested object that exists.
 	Conditions map[Ref][]Condition
 	Cloud      Cloud
@@ -71,6 +79,8 @@ type Node struct {
 	Name        string
 	Labels      map[string]string
 	Ready       bool
+	Cordoned    bool
+	Taints      []string // keys
 	Allocatable map[string]int64
 }
 

@@ -60,6 +60,11 @@ func (s *Stack) Kill(_ context.Context, t scenario.Targets) (int, error) {
 	return s.hit(t, s.cloud.Fail)
 }
 
+// Reboot restarts machines from within: their nodes come back with another boot ID.
+func (s *Stack) Reboot(_ context.Context, t scenario.Targets) (int, error) {
+	return s.hit(t, s.cloud.Reboot)
+}
+
 func (s *Stack) hit(t scenario.Targets, strike func(id string) error) (int, error) {
 	n := 0
 	for _, i := range s.running() {

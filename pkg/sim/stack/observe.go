@@ -36,6 +36,7 @@ type observer struct {
 	disrupted map[string]scenario.Pod // by UID, like the next two
 	gonePods  map[string]scenario.Pod
 	goneNodes map[string]scenario.Node
+	audit     *audit
 }
 
 func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
@@ -46,6 +47,7 @@ func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
 		disrupted: map[string]scenario.Pod{},
 		gonePods:  map[string]scenario.Pod{},
 		goneNodes: map[string]scenario.Node{},
+		audit:     newAudit(),
 	}
 }
 
@@ -61,6 +63,11 @@ func (o *observer) start(ctx context.Context) error {
 	}
 	if _, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: o.remember}); err != nil {
 		return fmt.Errorf("watching nodes, %w", err)
+	}
+	for _, i := range watched[:2] {
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: o.audit.see, UpdateFunc: func(_, obj any) { o.audit.see(obj) }}); err != nil {
+			return fmt.Errorf("auditing, %w", err)
+		}
 	}
 	o.typed.Start(o.done)
 	o.dynamic.Start(o.done)
@@ -156,6 +163,7 @@ func (o *observer) fill(s *scenario.Snapshot) *aws.Existing {
 	s.GonePods = slices.Collect(maps.Values(o.gonePods))
 	s.GoneNodes = slices.Collect(maps.Values(o.goneNodes))
 	o.mu.Unlock()
+	s.Unverified = o.audit.unverified()
 	order(s)
 	existing.NodeClaims = append(existing.NodeClaims, s.NodeClaims...)
 	return existing
@@ -169,6 +177,7 @@ func order(s *scenario.Snapshot) {
 	slices.SortFunc(s.Pods, byName)
 	slices.SortFunc(s.Disrupted, byName)
 	slices.SortFunc(s.GonePods, byName)
+	slices.SortFunc(s.Unverified, byName)
 	nodes := func(a, b scenario.Node) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(s.Nodes, nodes)
 	slices.SortFunc(s.GoneNodes, nodes)
@@ -192,7 +201,10 @@ func podOf(p *corev1.Pod) scenario.Pod {
 }
 
 func nodeOf(n *corev1.Node) scenario.Node {
-	out := scenario.Node{Name: n.Name, Labels: n.Labels, Allocatable: map[string]int64{}}
+	out := scenario.Node{Name: n.Name, Labels: n.Labels, Cordoned: n.Spec.Unschedulable, Allocatable: map[string]int64{}}
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, t.Key)
+	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			out.Ready = c.Status == corev1.ConditionTrue

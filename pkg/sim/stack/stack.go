@@ -18,6 +18,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws/kwoknode"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/gpuagent"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/node"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/scenario"
 )
@@ -162,13 +163,17 @@ func (s *Stack) startWatches(ctx context.Context) error {
 
 func (s *Stack) startNodes(ctx context.Context) error {
 	set := s.opts.Settings.Node
+	operands := s.opts.Operands
+	if set.Agent {
+		operands = append(slices.Clone(operands), gpuagent.Operand{Config: s.config, Clock: s.opts.Clock, Log: s.opts.Log.WithName("agent")})
+	}
 	nodes, err := node.New(node.Options{
 		Client:   s.kube,
 		Hardware: node.Catalogue(),
 		Settings: node.Settings{
 			Seed: s.opts.Settings.Seed, Driver: set.Driver, Plugin: set.Plugin, Labels: set.Labels, MIG: set.MIG, Strategy: set.MIGStrategy,
 		},
-		Faults: set.Faults, Operands: s.opts.Operands, Clock: s.opts.Clock, Log: s.opts.Log.WithName("node"),
+		Faults: set.Faults, Operands: operands, Clock: s.opts.Clock, Log: s.opts.Log.WithName("node"),
 	})
 	if err != nil {
 		return err

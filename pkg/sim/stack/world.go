@@ -120,6 +120,21 @@ func localNode(l scenario.LocalNodes, shape catalog.Shape, name string) *corev1.
 	}
 }
 
+// Cordon makes nodes unschedulable, as kubectl cordon does.
+func (s *Stack) Cordon(ctx context.Context, selector string) (int, error) {
+	nodes, err := s.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return 0, fmt.Errorf("listing nodes, %w", err)
+	}
+	for i := range nodes.Items {
+		name := nodes.Items[i].Name
+		if _, err := s.kube.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
+			return i, fmt.Errorf("cordoning node %s, %w", name, err)
+		}
+	}
+	return len(nodes.Items), nil
+}
+
 // FailNode begins a fault of node software.
 func (s *Stack) FailNode(f node.Fault) error { return s.nodes.Inject(f) }
 

@@ -3,9 +3,11 @@ package kwoknode
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,12 +64,34 @@ func (l *Launcher) Launch(ctx context.Context, i aws.Instance) error {
 	}
 	err = l.api.Create(ctx, node)
 	if apierrors.IsAlreadyExists(err) {
-		err = controlplane.SetNodeUp(ctx, l.api, node.Name)
+		err = l.restart(ctx, node)
 	}
 	if err != nil {
 		return fmt.Errorf("registering node %s, %w", node.Name, err)
 	}
 	return nil
+}
+
+// restart tells of the new boot first, as a kubelet does with its first status, and with it
+// forgets the devices: plugins register anew.
+func (l *Launcher) restart(ctx context.Context, booted *corev1.Node) error {
+	node := &corev1.Node{}
+	if err := l.api.Get(ctx, client.ObjectKeyFromObject(booted), node); err != nil {
+		return err
+	}
+	stored := node.DeepCopy()
+	node.Status.NodeInfo.BootID = booted.Status.NodeInfo.BootID
+	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		for name := range list {
+			if strings.HasPrefix(string(name), "nvidia.com/") {
+				list[name] = resource.MustParse("0")
+			}
+		}
+	}
+	if err := l.api.Status().Patch(ctx, node, client.StrategicMergeFrom(stored)); err != nil {
+		return err
+	}
+	return controlplane.SetNodeUp(ctx, l.api, node.Name)
 }
 
 // Terminate removes the Node of an instance that is gone.

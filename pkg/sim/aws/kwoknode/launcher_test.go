@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -114,9 +116,16 @@ func TestLauncherMakesDownsAndRemovesNodes(t *testing.T) {
 	if node.Annotations[controlplane.DownAnnotation] != "true" {
 		t.Errorf("a failed machine's node has annotations %v", node.Annotations)
 	}
+	node.Status.Capacity["nvidia.com/gpu"], node.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1"), resource.MustParse("1")
+	must(api.Update(ctx, node))
+	firstBoot, boot := node.Status.NodeInfo.BootID, time.Unix(1000, 0)
+	i.BootAt = &boot
 	must(l.Launch(ctx, i))
 	node = &corev1.Node{}
 	must(api.Get(ctx, key, node))
+	if gpus := node.Status.Allocatable["nvidia.com/gpu"]; node.Status.NodeInfo.BootID == firstBoot || !gpus.IsZero() || node.Status.Allocatable.Cpu().IsZero() {
+		t.Errorf("a rebooted machine's node is of boot %s with %v", node.Status.NodeInfo.BootID, node.Status.Allocatable)
+	}
 	if node.Annotations[controlplane.DownAnnotation] == "true" {
 		t.Error("a rebooted machine's node is still down")
 	}
