@@ -38,6 +38,11 @@ type choice struct {
 type group struct {
 	layout string
 	gpu    bool
+	// hidden keeps types whose GPUs the inner provider does not know of by themselves:
+	// the AWS provider takes them for machines without GPUs, and drops all machines
+	// with GPUs where it sees one without, however much dearer it is. It does not where
+	// there are minValues, which often need both.
+	hidden bool
 }
 
 // choose returns the launch for a NodeClaim: CPU-only types where nothing asks for
@@ -48,7 +53,7 @@ func choose(its []typed, maxGPUs int, nodeClaim *karpv1.NodeClaim) (*choice, err
 	groups := map[group][]candidate{}
 	for _, it := range its {
 		for _, c := range candidates(it, maxGPUs, reqs, requests) {
-			g := group{c.layoutName(), it.recipe.gpu}
+			g := group{c.layoutName(), it.recipe.gpu, it.hidden && !reqs.HasMinValues()}
 			groups[g] = append(groups[g], c)
 		}
 	}
@@ -61,7 +66,7 @@ func choose(its []typed, maxGPUs int, nodeClaim *karpv1.NodeClaim) (*choice, err
 	}
 	gpus := asksForGPUs(requests)
 	keys := slices.SortedFunc(keysOf(enough), func(a, b group) int {
-		return cmp.Or(preference(a, gpus)-preference(b, gpus), best(enough[a]).compare(best(enough[b])), cmp.Compare(a.layout, b.layout))
+		return cmp.Or(preference(a, gpus)-preference(b, gpus), best(enough[a]).compare(best(enough[b])), cmp.Compare(a.layout, b.layout), lo.Ternary(a.hidden, 1, 0)-lo.Ternary(b.hidden, 1, 0))
 	})
 	chosen := keys[0]
 	return &choice{layout: chosen.layout, gpu: chosen.gpu, byName: lo.KeyBy(enough[chosen], func(c candidate) string { return c.Name })}, nil

@@ -126,6 +126,8 @@ type typed struct {
 	*corecloudprovider.InstanceType
 	recipe   *recipe
 	variants []*variant
+	// hidden says that the inner provider does not know of the type's GPUs.
+	hidden bool
 }
 
 // typesFor returns the types of a NodePool as GetInstanceTypes does, with recipes.
@@ -139,7 +141,8 @@ func (d *decorator) typesFor(ctx context.Context, v *view, nodePool *karpv1.Node
 	defer known.release()
 	return lo.Map(shown, func(it *corecloudprovider.InstanceType, i int) typed {
 		r := d.recipeOf(v, known, inner[i])
-		return typed{InstanceType: it, recipe: r, variants: r.variantsFor(v, inner[i])}
+		known := inner[i].Capacity[v1alpha1.ResourceGPU]
+		return typed{InstanceType: it, recipe: r, variants: r.variantsFor(v, inner[i]), hidden: r.gpu && known.IsZero()}
 	}), nil
 }
 

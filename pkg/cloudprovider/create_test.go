@@ -117,6 +117,14 @@ var _ = Describe("Create", func() {
 		Expect(amounts(created.Status.Allocatable)).To(Equal(map[string]int64{whole: 1}))
 	})
 
+	It("should not mix types whose GPUs the inner provider knows with others", func() {
+		nodePool := join(nil)
+		create(claimOf(nodePool, map[string]string{whole: "1"}, "g6e.xlarge", "p5.4xlarge"))
+		Expect(typesOf(lastLaunch())).To(Equal([]string{"g6e.xlarge"}), "it is cheaper")
+		create(claimOf(nodePool, map[string]string{whole: "1"}, "p4d.24xlarge", "p5.4xlarge"))
+		Expect(typesOf(lastLaunch())).To(Equal([]string{"p5.4xlarge"}))
+	})
+
 	It("should announce partitions to TensorFusion where the pool asks for it", func() {
 		partitioning := mixed("all-balanced")
 		partitioning.MIG.AnnounceTo = []v1alpha1.Neighbour{v1alpha1.NeighbourTensorFusion}
