@@ -4,6 +4,8 @@ export GOTOOLCHAIN := go1.26.11
 # One setting for every build: a change recompiles nearly everything. Only the
 # agent and the race detector turn cgo on.
 export CGO_ENABLED := 0
+# NVML's C header warns by the page about its own deprecated names.
+export CGO_CFLAGS := -w
 
 BIN          := $(CURDIR)/bin
 ASSETS       := $(if $(KUBEBUILDER_ASSETS),$(KUBEBUILDER_ASSETS),$(BIN)/controlplane)
@@ -12,12 +14,12 @@ KARPENTER    := v1.15.0
 TOOL         := go tool -modfile=go.tools.mod
 LDFLAGS      := -s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(KARPENTER)+gpu.$(VERSION)
 SCENARIOS    ?= $(sort $(wildcard test/scenarios/*.yaml))
-GO_SOURCES   := $(shell find cmd pkg -name '*.go' -not -name '*_test.go' 2>/dev/null)
+GO_SOURCES   := $(shell find cmd pkg \( -name '*.go' -o -path '*/data/*' -o -name '*.yaml' -o -name '*.tmpl' \) -not -name '*_test.go' -not -path '*/testdata/*' 2>/dev/null)
 # Packages that run under the race detector: those that do not link the AWS SDK,
 # whose instrumented build costs more than it finds.
 RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... ./pkg/cloudprovider/...
 
-.PHONY: help build controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
+.PHONY: help build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +30,7 @@ check-go:
 check-cc: check-go
 	@command -v $$(go env CC) >/dev/null || { echo "the C compiler \"$$(go env CC)\" was not found: install gcc or clang (Debian: apt-get install gcc libc6-dev), or set CC, then run make again"; exit 1; }
 
-build: $(BIN)/controller $(BIN)/stock-controller $(BIN)/sandbox ## Build the controller, the stock controller for comparison, and the sandbox
+build: $(BIN)/controller $(BIN)/stock-controller $(BIN)/sandbox $(BIN)/kubectl-gpupool ## Build the controller, the stock controller for comparison, the sandbox and the kubectl plugin
 
 controlplane: check-go ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-manager and KWOK into bin/ (once)
 	@$(if $(KUBEBUILDER_ASSETS),echo "using the binaries in $(KUBEBUILDER_ASSETS)",sh tools/controlplane/build.sh $(BIN)/controlplane)
@@ -38,6 +40,12 @@ $(BIN)/controller: go.mod go.sum $(GO_SOURCES) | check-go
 
 $(BIN)/stock-controller: go.mod go.sum | check-go
 	go build -ldflags="-s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(KARPENTER)" -o $@ github.com/aws/karpenter-provider-aws/cmd/controller
+
+$(BIN)/kubectl-gpupool: go.mod go.sum $(GO_SOURCES) | check-go
+	go build -ldflags="-s -w" -o $@ ./cmd/kubectl-gpupool
+
+agent: check-cc ## Build the node agent, the one binary that needs a C compiler
+	CGO_ENABLED=1 go build -ldflags="-s -w" -o $(BIN)/agent ./cmd/agent
 
 $(BIN)/sandbox: go.mod go.sum $(GO_SOURCES) | check-go
 	go build -ldflags="-s -w" -o $@ ./cmd/sandbox
