@@ -7,6 +7,7 @@ import (
 
 	operatorstatus "github.com/awslabs/operatorpkg/status"
 	"github.com/samber/lo"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
@@ -37,7 +38,7 @@ func resolveNodePools(conditions operatorstatus.ConditionSet, members []member) 
 		case !m.nodePool.DeletionTimestamp.IsZero():
 			problems = append(problems, m.nodePool.Name+" is being deleted")
 		case ready.IsFalse():
-			problems = append(problems, fmt.Sprintf("%s is not ready: %s", m.nodePool.Name, ready.Message))
+			problems = append(problems, fmt.Sprintf("%s is not ready: %s", m.nodePool.Name, whyNotReady(m.nodePool)))
 		case m.typesErr != nil:
 			problems = append(problems, fmt.Sprintf("%s has no instance types: %s", m.nodePool.Name, m.typesErr))
 		case len(m.shapes) == 0:
@@ -49,6 +50,19 @@ func resolveNodePools(conditions operatorstatus.ConditionSet, members []member) 
 		return
 	}
 	conditions.SetTrue(v1alpha1.ConditionTypeNodePoolsResolved)
+}
+
+// whyNotReady gathers the conditions that keep a NodePool from being ready; its own
+// condition Ready names them without their messages.
+func whyNotReady(n *karpv1.NodePool) string {
+	var reasons []string
+	for _, c := range n.GetConditions() {
+		if c.Type != operatorstatus.ConditionReady && c.IsFalse() {
+			reasons = append(reasons, lo.CoalesceOrEmpty(c.Message, c.Type+" is False"))
+		}
+	}
+	slices.Sort(reasons)
+	return strings.Join(reasons, ", ")
 }
 
 // support says which of the allowed types can be divided as the pool asks.
