@@ -29,6 +29,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/adoption"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
@@ -63,7 +64,7 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	cluster := newCluster(ctx, op, cloudProvider)
 	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))
 	return slices.Concat(
-		lo.Must(provisioning.Replace(ctx, core, provisioning.Dependencies{
+		lo.Must(provisioning.Replace(ctx, lo.Must(readiness.PlanWithTrials(core, op.GetClient(), cluster)), provisioning.Dependencies{
 			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger,
 		})),
 		newAWSControllers(ctx, op, cloudProvider),

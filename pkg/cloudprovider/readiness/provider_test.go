@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/awslabs/operatorpkg/controller"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
@@ -12,8 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	corecloudprovider "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/controllers/state/informer"
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
@@ -266,6 +271,42 @@ var _ = Describe("A storm", func() {
 		for range 3 {
 			Expect(launch()).To(Succeed())
 		}
+	})
+})
+
+var _ = Describe("Planning", func() {
+	It("should go by what a node in trial will be, and by what it is once it is initialized", func() {
+		nodePool, _ := join(v1alpha1.Readiness{Enforce: v1alpha1.EnforceAlways})
+		nodeClaim, node := coretest.NodeClaimAndNode(karpv1.NodeClaim{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodePoolLabelKey: nodePool.Name}},
+			Status:     karpv1.NodeClaimStatus{Capacity: resources(8), Allocatable: resources(8)},
+		})
+		node.Labels[karpv1.NodeRegisteredLabelKey] = "true"
+		node.Spec.Taints = []corev1.Taint{v1alpha1.UnverifiedTaint()}
+		node.Status.Capacity, node.Status.Allocatable = resources(4), resources(4)
+		ExpectApplied(ctx, env.Client, nodeClaim, node)
+		cluster := state.NewCluster(env.Clock, env.Client, outer)
+		replaced, err := readiness.PlanWithTrials([]controller.Controller{informer.NewNodeController(env.Client, cluster)}, env.Client, cluster)
+		Expect(err).ToNot(HaveOccurred())
+		cluster.UpdateNodeClaim(nodeClaim)
+		gpus := func() int64 {
+			ExpectReconcileSucceeded(ctx, replaced[0].(reconcile.Reconciler), client.ObjectKeyFromObject(node))
+			for n := range cluster.Nodes() {
+				allocatable := n.Allocatable()
+				return allocatable.Name(v1alpha1.ResourceGPU, resource.DecimalSI).Value()
+			}
+			return -1
+		}
+		Expect(gpus()).To(BeEquivalentTo(8))
+		node.Labels[karpv1.NodeInitializedLabelKey] = "true"
+		ExpectApplied(ctx, env.Client, node)
+		Expect(gpus()).To(BeEquivalentTo(4))
+		stored := ExpectExists(ctx, env.Client, node)
+		Expect(stored.Status.Allocatable.Name(v1alpha1.ResourceGPU, resource.DecimalSI).Value()).To(BeEquivalentTo(4))
+	})
+	It("should refuse to go without the controller that it replaces", func() {
+		_, err := readiness.PlanWithTrials(nil, env.Client, nil)
+		Expect(err).To(MatchError("replacing the controller of nodes in the cluster state, found 0, want 1"))
 	})
 })
 
