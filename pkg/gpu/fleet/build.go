@@ -16,6 +16,9 @@ type builder struct {
 	// node shrinks to the cheapest shape that holds the same pods, and wherever
 	// all that is left fits on one node the build may end with that.
 	whole bool
+	// lean is how many nodes of a build are filled no further than the cap on
+	// unused GPUs asks for; see balance.go. 0 without a cap.
+	lean int
 
 	free, load []int64
 	active     set
@@ -38,9 +41,9 @@ func newBuilder(m *model, value []float64, whole bool) *builder {
 // in left.
 func (b *builder) build(nodes []node, left []int, order []int, r *room) []node {
 	start, finish := len(nodes), ending{price: math.Inf(1), at: -1}
-	spent := r.price
+	spent, lean := r.price, b.lean
 	for {
-		if b.whole {
+		if b.whole && lean == 0 { // an ending cannot tell what topping up will hold
 			b.tryEnding(&finish, left, order, r, len(nodes), r.price-spent)
 		}
 		s := b.next(left, order, r)
@@ -53,9 +56,14 @@ func (b *builder) build(nodes []node, left []int, order []int, r *room) []node {
 		}
 		nodes = append(nodes, node{shape: s, pods: sortShares(pods)})
 		b.m.add(r, s, 1)
+		b.lean = max(0, b.lean-1)
 		if finish.at >= start && r.price-spent >= finish.price-tolerance(finish.price) {
 			break // what follows only costs more
 		}
+	}
+	b.lean = 0
+	if lean > 0 {
+		b.topUp(nodes[start:], left, order)
 	}
 	if finish.at >= 0 && (anyLeft(left, order) || r.price-spent > finish.price) {
 		nodes = b.rewind(nodes, left, r, finish)
@@ -185,6 +193,9 @@ func (b *builder) fillShape(s int, left, order []int) float64 {
 			continue
 		}
 		k := m.most(c, b.free, left[c])
+		if k > 0 && b.lean > 0 {
+			k = b.leanest(s, c, k)
+		}
 		if k == 0 {
 			continue
 		}

@@ -34,7 +34,7 @@ func (o Options) iterations() int {
 }
 
 func (m *model) improve(st *state, values []float64, bound float64, o Options, rng *rand.Rand) *state {
-	if len(st.nodes) == 0 {
+	if len(st.nodes) == 0 && !m.capped() {
 		return st
 	}
 	im := &improver{m: m, st: st, values: values, rng: rng, noisy: slices.Clone(values)}
@@ -56,8 +56,17 @@ func (m *model) improve(st *state, values []float64, bound float64, o Options, r
 			best = st.clone()
 		}
 	}
+	m.balance(best)
 	m.resum(best)
 	return best
+}
+
+// breadth draws how many nodes to ruin; none only if there are none.
+func (im *improver) breadth() int {
+	if len(im.st.nodes) == 0 {
+		return 0
+	}
+	return 1 + im.rng.IntN(min(8, len(im.st.nodes)))
 }
 
 func (im *improver) wasteOf(n node) float64 {
@@ -73,7 +82,7 @@ func (im *improver) wasteOf(n node) float64 {
 // to nothing as heat goes from 1 to 0.
 func (im *improver) step(best *state, heat float64) {
 	st := im.st
-	im.pick(1 + im.rng.IntN(min(8, len(st.nodes))))
+	im.pick(im.breadth())
 	before, price, unplaced := st.room.price, 0.0, 0
 	im.gather()
 	for _, c := range im.classes {
@@ -85,6 +94,7 @@ func (im *improver) step(best *state, heat float64) {
 		im.m.add(&st.room, n.shape, -1)
 	}
 	im.perturb()
+	im.b.lean = im.spread()
 	im.fresh = im.b.build(im.fresh[:0], im.left, im.classes, &st.room)
 	left := 0
 	for _, c := range im.classes {

@@ -50,6 +50,7 @@ func (m *model) values(r relaxation) []float64 {
 // start is the best of several simple plans.
 func (m *model) start(r relaxation, values []float64, rng *rand.Rand) *state {
 	best, keys := m.greedy(), make([]float64, len(m.classes))
+	m.balance(best)
 	for _, keep := range []float64{1, 0.8, 0.5, 2} {
 		for range 3 {
 			order := m.placeable()
@@ -59,6 +60,7 @@ func (m *model) start(r relaxation, values []float64, rng *rand.Rand) *state {
 			sortFalling(order, keys)
 			st := m.rounded(r, keep)
 			st.nodes = newBuilder(m, values, true).build(st.nodes, st.left, order, &st.room)
+			m.balance(st)
 			if better(st.unplaced(), st.room.price, best.unplaced(), best.room.price) {
 				best = st
 			}
