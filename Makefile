@@ -18,6 +18,8 @@ GO_SOURCES   := $(shell find cmd pkg \( -name '*.go' -o -path '*/data/*' -o -nam
 # Packages that run under the race detector: those that do not link the AWS SDK,
 # whose instrumented build costs more than it finds.
 RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... ./pkg/cloudprovider/...
+# Suites that use envtest wait longer than its 20 s on a busy machine.
+TEST_ENV     := KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=120s
 
 .PHONY: help build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
@@ -56,10 +58,10 @@ demo: check-go controlplane build ## Play the burst scenario: local GPUs are ful
 test: test-unit test-race ## All tests that need no sandbox run: unit, property, API server suites, race detector
 
 test-unit: check-cc controlplane
-	KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 go test -timeout 20m ./...
+	$(TEST_ENV) go test -timeout 20m ./...
 
 test-race: check-cc controlplane
-	CGO_ENABLED=1 KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 go test -race -timeout 20m $(RACE)
+	CGO_ENABLED=1 $(TEST_ENV) go test -race -timeout 20m $(RACE)
 
 e2e: controlplane build ## Play every scenario of test/scenarios on a fresh sandbox each (SCENARIOS=file… for some)
 	$(BIN)/sandbox run $(SCENARIOS)
