@@ -197,13 +197,13 @@ func (r Ref) validate() error {
 
 func (f Failure) validate() error {
 	n := 0
-	for _, set := range []bool{f.Capacity != nil, f.Throttle != nil, f.Launch != nil} {
+	for _, set := range []bool{f.Capacity != nil, f.Quota != nil, f.Throttle != nil, f.Launch != nil} {
 		if set {
 			n++
 		}
 	}
 	if n != 1 {
-		return fmt.Errorf("exactly one of capacity, throttle and launch is needed, %d are set", n)
+		return fmt.Errorf("exactly one of capacity, quota, throttle and launch is needed, %d are set", n)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 			text: minimal + "manifests:\n  - {path: a, inline: b}\n", wantLine: 5, wantMessage: "either path or inline",
 		},
 		"a failure of two kinds": {
-			text: "name: x\nsteps:\n  - fail: {capacity: {}, throttle: {}}\n", wantLine: 3, wantMessage: "exactly one of capacity, throttle and launch is needed, 2 are set",
+			text: "name: x\nsteps:\n  - fail: {capacity: {}, throttle: {}}\n", wantLine: 3, wantMessage: "exactly one of capacity, quota, throttle and launch is needed, 2 are set",
 		},
 		"a node fault of an unknown kind": {
 			text: "name: x\nsteps:\n  - nodeFault: {kind: driver-slow}\n", wantLine: 3, wantMessage: `kind "driver-slow" is no node fault; known: driver-late,`,

@@ -128,6 +128,9 @@ type Scale struct {
 type Failure struct {
 	// Capacity makes matching launches fail with InsufficientInstanceCapacity.
 	Capacity *Offering `yaml:"capacity"`
+	// Quota makes matching launches fail as when the account may not buy more:
+	// MaxSpotInstanceCountExceeded for spot, VcpuLimitExceeded otherwise.
+	Quota *Offering `yaml:"quota"`
 	// Throttle makes an API answer RequestLimitExceeded.
 	Throttle *APIFault `yaml:"throttle"`
 	// Launch makes CreateFleet fail for another reason than capacity.

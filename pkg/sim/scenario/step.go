@@ -93,6 +93,8 @@ func (f Failure) String() string {
 	switch {
 	case f.Capacity != nil:
 		return "capacity of " + f.Capacity.String()
+	case f.Quota != nil:
+		return "quota of " + f.Quota.String()
 	case f.Throttle != nil:
 		return "API rate of " + f.Throttle.operation()
 	case f.Launch != nil:

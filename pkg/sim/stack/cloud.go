@@ -38,13 +38,21 @@ func (s *Stack) Heal(_ context.Context, f scenario.Failure) error {
 func faultOf(f scenario.Failure) aws.Fault {
 	switch {
 	case f.Capacity != nil:
-		return aws.Fault{Kind: aws.CapacityFault, Pool: aws.Pool{
-			InstanceType: f.Capacity.InstanceType, Zone: f.Capacity.Zone, CapacityType: f.Capacity.CapacityType,
-		}}
+		return aws.Fault{Kind: aws.CapacityFault, Pool: poolOf(f.Capacity)}
+	case f.Quota != nil:
+		code := "VcpuLimitExceeded"
+		if f.Quota.CapacityType == aws.Spot {
+			code = "MaxSpotInstanceCountExceeded"
+		}
+		return aws.Fault{Kind: aws.CapacityFault, Pool: poolOf(f.Quota), Code: code, Message: "The account may not launch more."}
 	case f.Throttle != nil:
 		return aws.Fault{Kind: aws.APIFault, Operation: operation(f.Throttle), Count: f.Throttle.Count, Code: "RequestLimitExceeded"}
 	}
 	return aws.Fault{Kind: aws.APIFault, Operation: operation(f.Launch), Count: f.Launch.Count, Code: "InternalError"}
+}
+
+func poolOf(o *scenario.Offering) aws.Pool {
+	return aws.Pool{InstanceType: o.InstanceType, Zone: o.Zone, CapacityType: o.CapacityType}
 }
 
 func operation(f *scenario.APIFault) string { return cmp.Or(f.Operation, "CreateFleet") }
