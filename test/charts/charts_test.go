@@ -6,12 +6,14 @@
 //
 //	go -C tools/helm build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
 //
-// and is skipped without it unless KPGPU_REQUIRE_HELM is set. Karpenter's own charts are read
-// from the module of the pinned version, never copied.
+// and is skipped without it unless KPGPU_REQUIRE_HELM is set. KPGPU_HELM names another binary,
+// such as Helm 3. Karpenter's own charts are read from the module of the pinned version, never
+// copied.
 package charts_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"io"
@@ -31,6 +33,7 @@ var update = flag.Bool("update", false, "rewrite definitions, the agent's access
 const (
 	root        = "../.."
 	requireHelm = "KPGPU_REQUIRE_HELM"
+	otherHelm   = "KPGPU_HELM"
 	awsModule   = "github.com/aws/karpenter-provider-aws"
 )
 
@@ -75,7 +78,7 @@ type runner struct {
 
 func newRunner(t *testing.T, kubeconfig string) runner {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(root, "bin", "helm"))
+	path, err := filepath.Abs(cmp.Or(os.Getenv(otherHelm), filepath.Join(root, "bin", "helm")))
 	if err != nil {
 		t.Fatal(err)
 	}
