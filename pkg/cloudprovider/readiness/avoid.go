@@ -84,25 +84,29 @@ func (p *Provider) avoid(ctx context.Context, nodeClaim *karpv1.NodeClaim) error
 		{corev1.LabelInstanceTypeStable, func(t typeZone) string { return t.instanceType }},
 		{corev1.LabelTopologyZone, func(t typeZone) string { return t.zone }},
 	} {
-		bad, good := map[string]bool{}, map[string]bool{}
-		for pair := range pairs {
-			if set[pair] {
-				bad[side.value(pair)] = true
-			}
-		}
-		for pair := range pairs {
-			if v := side.value(pair); !bad[v] {
-				good[v] = true
-			}
-		}
-		if len(bad) == 0 {
-			return nil
-		}
-		if len(good) > 0 && narrow(nodeClaim, side.key, slices.Sorted(maps.Keys(good))) {
+		bad, good := split(pairs, set, side.value)
+		if len(bad) == 0 || len(good) > 0 && narrow(nodeClaim, side.key, slices.Sorted(maps.Keys(good))) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// split parts the values of one side into those that stand in a pair that is set aside and
+// the rest.
+func split(pairs, avoided map[typeZone]bool, value func(typeZone) string) (bad, good map[string]bool) {
+	bad, good = map[string]bool{}, map[string]bool{}
+	for pair := range pairs {
+		if avoided[pair] {
+			bad[value(pair)] = true
+		}
+	}
+	for pair := range pairs {
+		if v := value(pair); !bad[v] {
+			good[v] = true
+		}
+	}
+	return bad, good
 }
 
 // launchable lists the pairs that the provider may choose from.

@@ -102,11 +102,7 @@ func Picture(shape catalog.Shape, boot string, facts node.Facts) nvml.Machine {
 	case facts.Mismatch:
 		m.Init = agent.VersionMismatch
 	}
-	for i, layout := range node.LayoutsOf(shape.Name, facts.Layout, facts.File) {
-		if i < n && layout.MIGEnabled() {
-			_ = m.Partition(i, partitions(layout)...) // placements are well formed
-		}
-	}
+	divide(&m, node.LayoutsOf(shape.Name, facts.Layout, facts.File))
 	for i := max(0, n-facts.LostGPUs); i < n; i++ {
 		m.GPUs[i].Lost = true
 	}
@@ -118,6 +114,14 @@ func Picture(shape catalog.Shape, boot string, facts node.Facts) nvml.Machine {
 		m.Events = append(m.Events, event)
 	}
 	return m
+}
+
+func divide(m *nvml.Machine, layouts []mig.Layout) {
+	for i, layout := range layouts {
+		if i < len(m.GPUs) && layout.MIGEnabled() {
+			_ = m.Partition(i, partitions(layout)...) // placements are well formed
+		}
+	}
 }
 
 func partitions(layout mig.Layout) []health.Partition {

@@ -101,22 +101,32 @@ func (f Fault) Validate() error {
 	if !ok {
 		return fmt.Errorf("kind %q is no node fault; known: %s", f.Kind, strings.Join(slices.Sorted(maps.Keys(need)), ", "))
 	}
-	if parameter == "delay" && f.Delay == (Delay{}) {
-		return fmt.Errorf("a fault of kind %s needs a delay, for example delay: 90s", f.Kind)
-	}
-	if parameter == "layout" && (f.Layout == "" || f.Delay == (Delay{})) {
-		return fmt.Errorf("a fault of kind %s needs layout and delay", f.Kind)
-	}
-	if parameter == "code" && f.Code <= 0 {
-		return fmt.Errorf("a fault of kind %s needs code, the XID", f.Kind)
-	}
-	if parameter == "gpus" && f.GPUs < 0 || (f.Kind == GPULost || f.Kind == NVMLLost) && f.GPUs == 0 {
-		return fmt.Errorf("a fault of kind %s needs gpus, the number of GPUs", f.Kind)
+	if what, missing := f.missing(parameter); missing {
+		return fmt.Errorf("a fault of kind %s needs %s", f.Kind, what)
 	}
 	if _, err := path.Match(f.Match.Node, ""); err != nil {
 		return fmt.Errorf("match.node %q is no pattern, %w", f.Match.Node, err)
 	}
 	return nil
+}
+
+// missing tells what a fault lacks of the parameter that its kind takes.
+func (f Fault) missing(parameter string) (what string, missing bool) {
+	switch parameter {
+	case "delay":
+		return "a delay, for example delay: 90s", f.Delay == (Delay{})
+	case "layout":
+		return "layout and delay", f.Layout == "" || f.Delay == (Delay{})
+	case "code":
+		return "code, the XID", f.Code <= 0
+	case "gpus":
+		least := 0
+		if f.Kind == GPULost || f.Kind == NVMLLost {
+			least = 1
+		}
+		return "gpus, the number of GPUs", f.GPUs < least
+	}
+	return "", false
 }
 
 func (m Match) selects(x *Machine) bool {

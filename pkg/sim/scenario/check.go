@@ -159,7 +159,7 @@ func (x NodeExpectation) selects(n *Node) bool {
 	if x.Managed != nil && *x.Managed != managed || x.Ready != nil && *x.Ready != n.Ready {
 		return false
 	}
-	if x.Cordoned != nil && *x.Cordoned != n.Cordoned || x.Tainted != "" && !slices.Contains(n.Taints, x.Tainted) || slices.Contains(n.Taints, x.Untainted) {
+	if !x.schedulable(n) {
 		return false
 	}
 	for name, want := range x.Allocatable {
@@ -171,6 +171,14 @@ func (x NodeExpectation) selects(n *Node) bool {
 		fits(x.InstanceType, n.Labels[labelInstanceType]) &&
 		fits(x.CapacityType, n.Labels[labelCapacityType]) &&
 		fits(x.Zone, n.Labels[labelZone])
+}
+
+// schedulable compares cordon and taints.
+func (x NodeExpectation) schedulable(n *Node) bool {
+	if x.Cordoned != nil && *x.Cordoned != n.Cordoned {
+		return false
+	}
+	return (x.Tainted == "" || slices.Contains(n.Taints, x.Tainted)) && !slices.Contains(n.Taints, x.Untainted)
 }
 
 func (x InstanceExpectation) check(s *Snapshot) string {

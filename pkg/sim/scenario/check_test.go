@@ -20,10 +20,11 @@ func world() *Snapshot {
 		GoneNodes: []Node{{Name: "n3", Labels: map[string]string{labelNodePool: "p"}}},
 		Disrupted: []Pod{{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web"}, Disruption: "PreemptionByScheduler"}},
 		Nodes: []Node{
-			{Name: "n1", Ready: true, Allocatable: map[string]int64{"nvidia.com/gpu": 8}, Labels: map[string]string{labelZone: "local"}},
+			{Name: "n1", Ready: true, Cordoned: true, Taints: []string{"team"}, Allocatable: map[string]int64{"nvidia.com/gpu": 8}, Labels: map[string]string{labelZone: "local"}},
 			{Name: "n2", Allocatable: map[string]int64{"nvidia.com/gpu": 1}, Labels: map[string]string{
 				labelNodePool: "p", labelInstanceType: "g5.xlarge", labelCapacityType: "spot", labelZone: "us-east-1a"}},
 		},
+		Unverified: []Pod{{Namespace: "default", Name: "a", Node: "n1"}},
 		NodeClaims: []string{"p-1"},
 		Events:     []Event{{Kind: "Pod", Name: "b", Reason: "FailedScheduling", Message: "0/2 nodes are available"}},
 		Conditions: map[Ref][]Condition{{Kind: "NodePool", Name: "p"}: {{Type: "Ready", Status: "False", Reason: "NodeClassNotReady", Message: "no subnets"}}},
@@ -54,6 +55,9 @@ func TestExpectations(t *testing.T) {
 			Nodes: []NodeExpectation{
 				{Managed: &yes, InstanceType: "g5.xlarge", CapacityType: "spot", Zone: "us-east-1a", Ready: &no, Count: *Exactly(1)},
 				{Managed: &no, Ready: &yes, Allocatable: map[string]int64{"nvidia.com/gpu": 8}, Count: *Exactly(1)},
+				{Cordoned: &yes, Tainted: "team", Count: *Exactly(1)},
+				{Cordoned: &no, Untainted: "team", Count: *Exactly(1)},
+				{Tainted: "other", Count: *Exactly(0)},
 			},
 			Instances:    []InstanceExpectation{{Offering{CapacityType: "spot"}, *Exactly(1)}, {Offering{InstanceType: "g5.2xlarge"}, *Exactly(0)}},
 			NodeClaims:   Exactly(1),
@@ -76,10 +80,11 @@ func TestExpectations(t *testing.T) {
 			want:   []string{"nodes p5.48xlarge: 0, want 1", "nodes: 0, want 1"},
 		},
 		"totals": {
-			expect: Expectations{NodeClaims: Exactly(0), Launches: &Count{0, 1}, PricePerHour: &Price{Max: &most}, NoOrphans: true, NoDoubleLaunches: true, NoEvictions: &PodSelection{}},
+			expect: Expectations{NodeClaims: Exactly(0), Launches: &Count{0, 1}, PricePerHour: &Price{Max: &most}, NoOrphans: true, NoDoubleLaunches: true, NoUnverifiedPods: true, NoEvictions: &PodSelection{}},
 			want: []string{
 				"NodeClaims: 1, want 0", "launches: 2, want <=1", "price per hour: $0.400, want $0.000 to $0.300",
 				"orphans: 1, want none (i-1)", "double launches: 1, want none (p-1: [i-1 i-2])",
+				"pods on unverified GPUs: 1, want none (default/a on n1)",
 				"evictions: 1, want none (default/x PreemptionByScheduler)",
 			},
 		},

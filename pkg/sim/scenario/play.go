@@ -148,7 +148,9 @@ func (r *play) act(ctx context.Context, st *Step) (note string, err error) {
 }
 
 func (r *play) disturb(ctx context.Context, st *Step) (note string, err error) {
-	hit := -1
+	if st.Interrupt != nil || st.Kill != nil || st.Reboot != nil || st.Cordon != "" {
+		return r.strike(ctx, st)
+	}
 	switch {
 	case st.Fail != nil:
 		err = r.world.Fail(ctx, *st.Fail)
@@ -158,25 +160,31 @@ func (r *play) disturb(ctx context.Context, st *Step) (note string, err error) {
 		err = r.world.FailNode(*st.NodeFault)
 	case st.HealNode != "":
 		err = r.world.HealNode(st.HealNode)
+	}
+	return "", err
+}
+
+// strike plays the steps that select machines or nodes, of which there must be one.
+func (r *play) strike(ctx context.Context, st *Step) (note string, err error) {
+	hit, what := 0, "instances"
+	switch {
 	case st.Interrupt != nil:
 		hit, err = r.world.Interrupt(ctx, *st.Interrupt)
 	case st.Kill != nil:
 		hit, err = r.world.Kill(ctx, *st.Kill)
 	case st.Reboot != nil:
 		hit, err = r.world.Reboot(ctx, *st.Reboot)
-	case st.Cordon != "":
+	default:
+		what = "nodes"
 		hit, err = r.world.Cordon(ctx, st.Cordon)
 	}
-	if err != nil || hit < 0 {
+	if err != nil {
 		return "", err
 	}
 	if hit == 0 {
 		return "", &expectationError{fmt.Sprintf("%s: no running instance or node matches", st.Title())}
 	}
-	if st.Cordon != "" {
-		return fmt.Sprintf("%d nodes", hit), nil
-	}
-	return fmt.Sprintf("%d instances", hit), nil
+	return fmt.Sprintf("%d %s", hit, what), nil
 }
 
 // expect polls until all holds, for as long as it must hold, or the deadline passes. The measured

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -193,24 +194,37 @@ func (c *Controller) tell(ctx context.Context, before *corev1.Node, s readiness.
 		return
 	}
 	c.account(s, verdict)
+	logger := log.FromContext(ctx).WithValues("Node", klog.KObj(s.Node), "GPUPool", klog.KRef("", s.Pool.Name()), "reason", verdict.Reason)
 	was, is := readiness.Tainted(before), readiness.Tainted(s.Node)
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("Node", klog.KObj(s.Node), "GPUPool", klog.KRef("", s.Pool.Name()), "reason", verdict.Reason))
 	switch {
-	case was && !is && verdict.State == readiness.StateVerified:
-		log.FromContext(ctx).Info("verified node")
-		c.recorder.Publish(VerifiedEvent(s.Node, verdict))
-		c.measure(before, s)
 	case was && !is:
-		log.FromContext(ctx).Info("opened readiness gate without verification")
-		c.recorder.Publish(NotGatedEvent(s.Node, s.Pool, verdict))
-	case !was && is && readiness.VerifiedEver(s.Node):
-		log.FromContext(ctx).Info("fenced node", "message", verdict.Message)
-		c.recorder.Publish(FencedEvent(s.Node, verdict))
-		fenced.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
-	case is && verdict.State != readiness.StateVerified:
-		c.recorder.Publish(WaitingEvent(s, verdict))
+		c.tellOpened(logger, before, s, verdict)
+	case is:
+		c.tellShut(logger, !was, s, verdict)
 	case verdict.State == readiness.StateDegraded && readiness.StateOf(before) != readiness.StateDegraded:
 		c.recorder.Publish(DegradedEvent(s.Node, verdict))
+	}
+}
+
+func (c *Controller) tellOpened(logger logr.Logger, before *corev1.Node, s readiness.Subject, verdict readiness.Verdict) {
+	if verdict.State != readiness.StateVerified {
+		logger.Info("opened readiness gate without verification")
+		c.recorder.Publish(NotGatedEvent(s.Node, s.Pool, verdict))
+		return
+	}
+	logger.Info("verified node")
+	c.recorder.Publish(VerifiedEvent(s.Node, verdict))
+	c.measure(before, s)
+}
+
+func (c *Controller) tellShut(logger logr.Logger, now bool, s readiness.Subject, verdict readiness.Verdict) {
+	switch {
+	case now && readiness.VerifiedEver(s.Node):
+		logger.Info("fenced node", "message", verdict.Message)
+		c.recorder.Publish(FencedEvent(s.Node, verdict))
+		fenced.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
+	case verdict.State != readiness.StateVerified:
+		c.recorder.Publish(WaitingEvent(s, verdict))
 	}
 }
 

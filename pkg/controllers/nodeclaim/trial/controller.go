@@ -122,10 +122,14 @@ func (c *Controller) Reconcile(ctx context.Context, nodeClaim *karpv1.NodeClaim)
 		return reconcile.Result{}, err
 	}
 	c.remember(nodeClaim.UID, pool.Name())
-	end, ok := readiness.DeadlineOf(s)
-	if !ok {
-		return reconcile.Result{}, nil
+	if end, ok := readiness.DeadlineOf(s); ok {
+		return c.judge(ctx, s, end)
 	}
+	return reconcile.Result{}, nil
+}
+
+// judge looks at a node in trial, which has until end.
+func (c *Controller) judge(ctx context.Context, s readiness.Subject, end time.Time) (reconcile.Result, error) {
 	verdict := c.verdict(s)
 	switch {
 	case verdict.State == readiness.StateNoGPU || verdict.State == readiness.StateVerified:
