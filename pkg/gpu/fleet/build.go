@@ -57,12 +57,11 @@ func (b *builder) build(nodes []node, left []int, order []int, r *room) []node {
 		nodes = append(nodes, node{shape: s, pods: sortShares(pods)})
 		b.m.add(r, s, 1)
 		b.lean = max(0, b.lean-1)
-		if finish.at >= start && r.price-spent >= finish.price-tolerance(finish.price) {
+		if finish.undercuts(r.price - spent) {
 			break // what follows only costs more
 		}
 	}
-	b.lean = 0
-	if lean > 0 {
+	if b.lean = 0; lean > 0 {
 		b.topUp(nodes[start:], left, order)
 	}
 	if finish.at >= 0 && (anyLeft(left, order) || r.price-spent > finish.price) {
@@ -86,6 +85,11 @@ type ending struct {
 	price float64
 	at    int
 	last  node
+}
+
+// undercuts says whether the ending, if there is one, costs no more than price.
+func (e *ending) undercuts(price float64) bool {
+	return e.at >= 0 && price >= e.price-tolerance(e.price)
 }
 
 func (b *builder) tryEnding(e *ending, left, order []int, r *room, at int, spent float64) {
