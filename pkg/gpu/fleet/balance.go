@@ -162,8 +162,8 @@ func (m *model) used(sh *shape, free, load []int64) bool {
 	return m.opens(sh, load)
 }
 
-// spare moves pods, one by one, from a node to fresh until fresh is used enough, as
-// long as the node stays so too. It returns what the node keeps, nil if it gave
+// spare moves pods from a node to fresh until fresh is used enough, as long as the
+// node stays so too and keeps a pod. It returns what the node keeps, nil if it gave
 // nothing.
 func (m *model) spare(from node, fresh *node, free, load []int64) (keeps []share) {
 	rest := make([]int64, len(free))
@@ -172,20 +172,37 @@ func (m *model) spare(from node, fresh *node, free, load []int64) (keeps []share
 		if !m.usesGPU(sh.class) || !m.classes[sh.class].mask.has(fresh.shape) {
 			continue
 		}
-		for range sh.n {
-			if m.used(&m.shapes[fresh.shape], free, load) || fresh.count(sh.class) >= m.classes[sh.class].perNode || m.most(sh.class, free, 1) == 0 {
-				break
-			}
-			m.subtract(rest, sh.class, -1)
-			if !m.used(&m.shapes[from.shape], rest, load) {
-				m.subtract(rest, sh.class, 1)
-				break
-			}
-			from.pods = withPods(from.pods, sh.class, -1)
-			fresh.pods = withPods(fresh.pods, sh.class, 1)
-			m.subtract(free, sh.class, 1)
-			keeps = from.pods
+		most := min(m.most(sh.class, free, sh.n), m.classes[sh.class].perNode-fresh.count(sh.class))
+		if len(from.pods) == 1 {
+			most = min(most, sh.n-1)
 		}
+		k := m.given(sh.class, max(most, 0), shapeRoom{&m.shapes[from.shape], rest}, shapeRoom{&m.shapes[fresh.shape], free}, load)
+		if k == 0 {
+			continue
+		}
+		m.subtract(rest, sh.class, -k)
+		m.subtract(free, sh.class, k)
+		from.pods, fresh.pods = withPods(from.pods, sh.class, -k), withPods(fresh.pods, sh.class, k)
+		keeps = from.pods
 	}
 	return keeps
+}
+
+type shapeRoom struct {
+	shape *shape
+	free  []int64
+}
+
+// given is how many of at most k pods of class c move: no more than the giver can
+// spare and the taker needs. Both only grow with the number, so that they are
+// searched by halves.
+func (m *model) given(c, k int, giver, taker shapeRoom, load []int64) int {
+	after := make([]int64, len(load))
+	used := func(r shapeRoom, n int) bool {
+		copy(after, r.free)
+		m.subtract(after, c, n)
+		return m.used(r.shape, after, load)
+	}
+	k = max(0, sort.Search(k+1, func(n int) bool { return !used(giver, -n) })-1)
+	return min(k, sort.Search(k+1, func(n int) bool { return used(taker, n) }))
 }

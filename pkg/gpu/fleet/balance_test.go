@@ -103,3 +103,18 @@ func TestManyNodesAreBalancedUnderTheCap(t *testing.T) {
 		t.Errorf("%d pods wait and the plan costs %v, want none and 3216", count(plan), plan.Price)
 	}
 }
+
+// A pod's part of a GPU may be tiny and the cap as large as a small node.
+func TestOddProblemsUnderTheCap(t *testing.T) {
+	p := fleet.Problem{Resources: []string{"nvidia.com/gpu"}, GPUResources: []string{"nvidia.com/gpu"},
+		Classes: []fleet.Class{
+			{Name: "grain", Requests: []int64{1}, Count: 3 << 22, Shapes: []int{0}},
+			{Name: "whole", Requests: []int64{1 << 20}, Count: 1, Shapes: []int{0, 1}}},
+		Shapes: []fleet.Shape{
+			{Name: "eight", Allocatable: []int64{8 << 20}, Price: 16, GPUs: 8},
+			{Name: "one", Allocatable: []int64{1 << 20}, Price: 1, GPUs: 1}},
+		Limits: fleet.Limits{MaxUnusedGPUs: ptr(2)}}
+	if plan := solve(t, p, fleet.Options{}); len(plan.Unplaced) > 0 || plan.Price != 32 {
+		t.Errorf("%d pods wait and the plan costs %v, want none and 32", count(plan), plan.Price)
+	}
+}
