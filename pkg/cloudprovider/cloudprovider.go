@@ -73,24 +73,36 @@ func (d *decorator) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodeP
 	return d.withhold(view, nodePool, d.show(view, its)), nil
 }
 
-// show returns the types as the view has them. Types whose inner figures have not
-// changed are the same objects as last time.
+// show returns the types as the view has them. Types with GPUs whose inner figures
+// have not changed are the same objects as last time; the others are made anew in
+// one piece of memory, which is cheaper than to look whether they have changed.
 func (d *decorator) show(v *view, its []*corecloudprovider.InstanceType) []*corecloudprovider.InstanceType {
 	shown := make([]*corecloudprovider.InstanceType, len(its))
+	plain := make([]corecloudprovider.InstanceType, len(its))
 	known := d.memo.of(v)
+	defer known.release()
 	for i, it := range its {
-		shown[i] = d.recipeOf(v, known, it).shown(v, it)
+		e := d.entryOf(v, known, it)
+		if e.recipe != nil {
+			shown[i] = e.recipe.shown(v, it)
+			continue
+		}
+		relabel(it, &plain[i], e.requirements)
+		shown[i] = &plain[i]
 	}
-	known.release()
 	return shown
 }
 
-// recipeOf finds the recipe of a type, or makes it.
-func (d *decorator) recipeOf(v *view, known *viewMemo, it *corecloudprovider.InstanceType) *recipe {
-	if r, ok := known.get(it); ok {
-		return r
+// entryOf finds what is to become of a type, or decides it.
+func (d *decorator) entryOf(v *view, known *viewMemo, it *corecloudprovider.InstanceType) entry {
+	if e, ok := known.get(it); ok {
+		return e
 	}
 	r := newRecipe(v, d.Catalog, it)
-	known.put(it, r)
-	return r
+	e := entry{name: it.Name, inner: it.Requirements, requirements: r.requirements}
+	if r.gpu {
+		e.recipe = r
+	}
+	known.put(it, e)
+	return e
 }

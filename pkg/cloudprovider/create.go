@@ -121,6 +121,9 @@ func standalone(nodeClaim *karpv1.NodeClaim) *karpv1.NodePool {
 	return nodePool
 }
 
+// plain is the recipe of types without GPUs.
+var plain = &recipe{replicas: 1}
+
 // typed is a shown type with the recipe that it was made by.
 type typed struct {
 	*corecloudprovider.InstanceType
@@ -140,9 +143,12 @@ func (d *decorator) typesFor(ctx context.Context, v *view, nodePool *karpv1.Node
 	known := d.memo.of(v)
 	defer known.release()
 	return lo.Map(shown, func(it *corecloudprovider.InstanceType, i int) typed {
-		r := d.recipeOf(v, known, inner[i])
-		known := inner[i].Capacity[v1alpha1.ResourceGPU]
-		return typed{InstanceType: it, recipe: r, variants: r.variantsFor(v, inner[i]), hidden: r.gpu && known.IsZero()}
+		r := d.entryOf(v, known, inner[i]).recipe
+		if r == nil {
+			return typed{InstanceType: it, recipe: plain}
+		}
+		gpus := inner[i].Capacity[v1alpha1.ResourceGPU]
+		return typed{InstanceType: it, recipe: r, variants: r.variantsFor(v, inner[i]), hidden: gpus.IsZero()}
 	}), nil
 }
 

@@ -1,18 +1,17 @@
 package cloudprovider
 
 import (
-	"maps"
 	"reflect"
 	"sync"
 	"sync/atomic"
 
 	corecloudprovider "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 )
 
-// memo remembers, by view, what became of each instance type, because Karpenter
+// memo remembers, by view, what is to become of each instance type, because Karpenter
 // asks for all types of all NodePools many times a minute and a provider's answer
-// seldom changes. An entry is found by the identity of the inner requirements and
-// used only if everything else that the type is made of is the same too.
+// seldom changes. An entry is found by the identity of the inner requirements.
 type memo struct {
 	mu    sync.Mutex
 	turn  atomic.Uint64
@@ -23,6 +22,14 @@ type memo struct {
 // edits of pools.
 const keptViews = 64
 
+// Bounds of a view's entries. Providers make new requirements from time to time, so
+// that old entries are of no use; which ones is not worth the bookkeeping. A full
+// view is emptied, or, where that would come too often, allowed to grow.
+const (
+	firstLimit = 8192
+	seldom     = 256 // turns
+)
+
 func newMemo() *memo { return &memo{views: map[string]*viewMemo{}} }
 
 // of returns the entries of a view. The caller releases them after the last get.
@@ -32,7 +39,7 @@ func (m *memo) of(v *view) *viewMemo {
 	known, ok := m.views[v.key]
 	if !ok {
 		m.forget(turn)
-		known = &viewMemo{entries: map[uintptr]*recipe{}}
+		known = &viewMemo{entries: map[uintptr]entry{}, limit: firstLimit}
 		m.views[v.key] = known
 	}
 	known.used = turn
@@ -60,8 +67,18 @@ type viewMemo struct {
 
 	turn    atomic.Uint64
 	mu      sync.RWMutex
-	entries map[uintptr]*recipe
-	live    int
+	entries map[uintptr]entry
+	limit   int
+	emptied uint64 // turn
+}
+
+// entry holds the little that most types need, so that a look at it touches one
+// place in memory. Holding the inner requirements keeps their address from being
+// used again.
+type entry struct {
+	name                string
+	inner, requirements scheduling.Requirements
+	recipe              *recipe // nil for types without GPUs
 }
 
 func (m *viewMemo) release() {
@@ -69,30 +86,25 @@ func (m *viewMemo) release() {
 	m.mu.RUnlock()
 }
 
-func (m *viewMemo) get(it *corecloudprovider.InstanceType) (*recipe, bool) {
-	r, ok := m.entries[addressOf(it.Requirements)]
-	if !ok || r.name != it.Name {
-		return nil, false
-	}
-	r.used.Store(m.turn.Load())
-	return r, true
+func (m *viewMemo) get(it *corecloudprovider.InstanceType) (entry, bool) {
+	e, ok := m.entries[addressOf(it.Requirements)]
+	return e, ok && e.name == it.Name
 }
 
-// put adds a recipe. When their number has doubled, those that were not used of
-// late go: providers make new requirements from time to time.
-func (m *viewMemo) put(it *corecloudprovider.InstanceType, r *recipe) {
+func (m *viewMemo) put(it *corecloudprovider.InstanceType, e entry) {
 	m.mu.RUnlock()
 	defer m.mu.RLock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const slack = 1024
-	now := m.turn.Load()
-	if len(m.entries) > 2*m.live+slack {
-		maps.DeleteFunc(m.entries, func(_ uintptr, old *recipe) bool { return old.used.Load()+slack < now })
-		m.live = len(m.entries)
+	if now := m.turn.Load(); len(m.entries) >= m.limit {
+		if now-m.emptied < seldom {
+			m.limit *= 2
+		} else {
+			clear(m.entries)
+			m.emptied = now
+		}
 	}
-	r.used.Store(now)
-	m.entries[addressOf(it.Requirements)] = r
+	m.entries[addressOf(it.Requirements)] = e
 }
 
 // result is a shown type with what it was made from.

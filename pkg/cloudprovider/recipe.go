@@ -15,10 +15,6 @@ import (
 
 // recipe is what a view does to one instance type. All but last is immutable.
 type recipe struct {
-	name string
-	// inner are the requirements that the recipe was made from. Holding them keeps
-	// their address from being used again, which the memo relies on.
-	inner scheduling.Requirements
 	// requirements are those that the view shows.
 	requirements scheduling.Requirements
 	// gpu says that the type carries GPUs that the pool divides or labels.
@@ -35,12 +31,11 @@ type recipe struct {
 	variants []*variant
 
 	last atomic.Pointer[result]
-	used atomic.Uint64
 }
 
 // newRecipe decides what the view does to a type.
 func newRecipe(v *view, c *catalog.Catalog, it *corecloudprovider.InstanceType) *recipe {
-	r := &recipe{name: it.Name, inner: it.Requirements, replicas: 1}
+	r := &recipe{replicas: 1}
 	over := make(map[string]*scheduling.Requirement, len(absent))
 	for key, requirement := range absent {
 		if !v.settled[key] {
@@ -123,23 +118,25 @@ func (r *recipe) devices(it *corecloudprovider.InstanceType, v *view) int {
 	return r.shape.GPUs
 }
 
-// cook makes the shown type from the inner one.
-func (r *recipe) cook(v *view, it *corecloudprovider.InstanceType) *corecloudprovider.InstanceType {
-	out := &corecloudprovider.InstanceType{
-		Name:                   it.Name,
-		Requirements:           r.requirements,
-		Offerings:              it.Offerings,
-		Capacity:               it.Capacity,
-		Overhead:               it.Overhead,
-		VolumeAttachmentLimits: it.VolumeAttachmentLimits,
-		DynamicResources:       it.DynamicResources,
-	}
+// relabel makes the shown type of one without GPUs: the inner one with other
+// requirements.
+func relabel(it, out *corecloudprovider.InstanceType, requirements scheduling.Requirements) {
+	out.Name = it.Name
+	out.Requirements = requirements
+	out.Offerings = it.Offerings
+	out.Capacity = it.Capacity
+	out.Overhead = it.Overhead
+	out.VolumeAttachmentLimits = it.VolumeAttachmentLimits
+	out.DynamicResources = it.DynamicResources
 	if it.IsCapacityOverlayApplied() {
 		out.ApplyCapacityOverlay(nil)
 	}
-	if !r.gpu {
-		return out
-	}
+}
+
+// cook makes the shown type of one with GPUs.
+func (r *recipe) cook(v *view, it *corecloudprovider.InstanceType) *corecloudprovider.InstanceType {
+	out := &corecloudprovider.InstanceType{}
+	relabel(it, out, r.requirements)
 	r.cookCapacity(v, it, out)
 	switch variants := r.variantsFor(v, it); {
 	case r.excluded && len(variants) == 0:
