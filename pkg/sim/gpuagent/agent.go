@@ -25,8 +25,8 @@ import (
 
 // A sandbox tells in minutes what takes a cluster hours, so that its agents look more often.
 const (
-	interval      = 2 * time.Second
-	startInterval = time.Second
+	interval      = 3 * time.Second
+	startInterval = 2 * time.Second
 	heartbeat     = time.Minute
 )
 

@@ -60,9 +60,11 @@ type Controller struct {
 	demand        Demand
 
 	mu sync.Mutex
-	// unwanted is since when nobody has wanted a node, told its pool.
+	// unwanted is since when nobody has wanted a node, pool what pool it is of, and ended holds
+	// those that were deleted and that the cache may show for a while yet.
 	unwanted map[types.UID]time.Time
 	pool     map[types.UID]string
+	ended    map[types.UID]bool
 }
 
 // Dependencies of a Controller.
@@ -82,7 +84,7 @@ func NewController(d Dependencies) *Controller {
 	return &Controller{
 		clock: d.Clock, client: d.Client, cloudProvider: d.CloudProvider, recorder: d.Recorder, pools: d.Pools,
 		gate: readiness.NewGate(d.Client), verifier: d.Verifier, book: d.Book, demand: d.Demand,
-		unwanted: map[types.UID]time.Time{}, pool: map[types.UID]string{},
+		unwanted: map[types.UID]time.Time{}, pool: map[types.UID]string{}, ended: map[types.UID]bool{},
 	}
 }
 
@@ -106,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, nodeClaim *karpv1.NodeClaim)
 		c.forget(nodeClaim.UID)
 		return reconcile.Result{}, nil
 	}
-	if !nodeclaimutils.IsManaged(nodeClaim, c.cloudProvider) {
+	if !nodeclaimutils.IsManaged(nodeClaim, c.cloudProvider) || c.hasEnded(nodeClaim.UID) {
 		return reconcile.Result{}, nil
 	}
 	pool, ok := c.pools.ForNodeClaim(nodeClaim)
@@ -192,7 +194,16 @@ func (c *Controller) delete(ctx context.Context, nodeClaim *karpv1.NodeClaim) er
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting node claim, %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[nodeClaim.UID] = true
 	return nil
+}
+
+func (c *Controller) hasEnded(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended[uid]
 }
 
 // removeUnwanted removes a node in trial once nobody has wanted it for as long as its
@@ -289,4 +300,5 @@ func (c *Controller) forget(uid types.UID) {
 	}
 	delete(c.unwanted, uid)
 	delete(c.pool, uid)
+	delete(c.ended, uid)
 }
