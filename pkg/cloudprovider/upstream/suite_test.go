@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
 	"k8s.io/client-go/tools/record"
+	kwokapis "sigs.k8s.io/karpenter/kwok/apis"
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
@@ -62,7 +63,7 @@ var _ = AfterEach(func() { ExpectCleanedUp(ctx, env.Client) })
 func start() {
 	ctx = options.ToContext(context.Background(), coretest.Options())
 	ctx = awsoptions.ToContext(ctx, awstest.Options())
-	env = coretest.NewEnvironment(coretest.WithCRDs(awsapis.CRDs...), coretest.WithCRDs(testv1alpha1.CRDs...))
+	env = coretest.NewEnvironment(coretest.WithCRDs(awsapis.CRDs...), coretest.WithCRDs(testv1alpha1.CRDs...), coretest.WithCRDs(kwokapis.CRDs...))
 	awsEnv = awstest.NewEnvironment(ctx, env)
 	names := lo.Uniq(append(awsEnv.PricingProvider.InstanceTypes(), lo.FilterMap(catalog.Default().GPUShapes(), func(s catalog.Shape, _ int) (ec2types.InstanceType, bool) {
 		return ec2types.InstanceType(s.Name), s.Provider == "aws"
