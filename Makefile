@@ -21,7 +21,7 @@ RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... 
 # Suites that use envtest wait longer than its 20 s on a busy machine.
 TEST_ENV     := KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=120s
 
-.PHONY: help build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
+.PHONY: help helm charts build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,14 +72,21 @@ bench: check-go ## Run the benchmarks with their allocations
 bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the openb trace; writes bin/bench/fleet.json and a plot
 	go run ./test/bench/fleet
 
+helm: check-go ## Build Helm from its module into bin/
+	@test -x $(BIN)/helm || go -C tools/helm build -ldflags="-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
+
+charts: helm controlplane ## Test the charts, the upgrade from Karpenter and the way back with the real Helm
+	KPGPU_REQUIRE_HELM=1 $(TEST_ENV) go test -count=1 ./test/charts
+
 generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
 	go generate ./pkg/apis
 	go test ./pkg/apis/internal/reference -update
+	go test ./test/charts -run Generated -update
 
 verify: generate ## Check that generated files, formatting and vet are clean
 	@test -z "$$(gofmt -l cmd pkg test tools)" || { echo "gofmt needed:"; gofmt -l cmd pkg test tools; exit 1; }
 	go vet ./...
-	git diff --exit-code -- pkg/apis docs/reference
+	git diff --exit-code -- pkg/apis docs/reference charts
 
 lint: check-go ## Run golangci-lint (built from source the first time)
 	$(TOOL) golangci-lint run

@@ -14,6 +14,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/node/prediction"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/pod/selector"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
 // Pools is what the controllers that resolve GPUPools share.
@@ -27,6 +28,8 @@ type Pools struct {
 	Recorder      events.Recorder
 	Pools         *pools.Store
 	Catalog       *catalog.Catalog
+	// Holds tells which rules of pools hold launches back.
+	Holds *provisioning.Holds
 	// Namespace is where the GPU Operator reads its ConfigMaps.
 	Namespace string
 }
@@ -36,7 +39,7 @@ type Pools struct {
 func (p Pools) Controllers() []controller.Controller {
 	return []controller.Controller{
 		membership.NewController(p.Client, p.Recorder, p.Pools, p.Catalog, nodeconfig.NewPublisher(p.Uncached, p.Client, p.Namespace)),
-		status.NewController(p.Clock, p.Client, p.CloudProvider, p.Pools, p.Catalog),
+		status.NewController(p.Clock, p.Client, p.CloudProvider, p.Pools, p.Catalog, p.Holds),
 		prediction.NewController(p.Client, p.Recorder),
 		selector.NewController(p.Clock, p.Client, p.CloudProvider, p.Recorder, p.Pools),
 	}

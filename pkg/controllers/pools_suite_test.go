@@ -101,7 +101,7 @@ var _ = AfterEach(func() {
 // build makes the controllers, as at the start of the process.
 func build(configNamespace string) {
 	members = membership.NewController(env.Client, recorder, store, catalog.Default(), nodeconfig.NewPublisher(direct, direct, configNamespace))
-	statuses = status.NewController(env.Clock, env.Client, outer, store, catalog.Default())
+	statuses = status.NewController(env.Clock, env.Client, outer, store, catalog.Default(), nil)
 	predictions = prediction.NewController(env.Client, recorder)
 	selectors = selector.NewController(env.Clock, env.Client, outer, recorder, store)
 }

@@ -59,16 +59,16 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		return append(newCoreControllers(ctx, op, newCluster(ctx, op, cloudProvider), cloudProvider, measured), newAWSControllers(ctx, op, cloudProvider)...)
 	}
 	gate := newReadinessGate(ctx, op, cloudProvider, gpuPools, gpus)
-	ledger := provisioning.NewLedger(op.GetClient(), op.Clock)
+	ledger, holds := provisioning.NewLedger(op.GetClient(), op.Clock), provisioning.NewHolds(op.Clock)
 	cloudProvider = provisioning.Guard(gate.provider, provisioning.GuardOptions{Client: op.GetClient(), Clock: op.Clock, Ledger: ledger, Quota: quotaError})
 	cluster := newCluster(ctx, op, cloudProvider)
 	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))
 	return slices.Concat(
 		lo.Must(provisioning.Replace(ctx, lo.Must(readiness.PlanWithTrials(core, op.GetClient(), cluster)), provisioning.Dependencies{
-			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger,
+			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger, Holds: holds,
 		})),
 		newAWSControllers(ctx, op, cloudProvider),
-		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus),
+		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus, holds),
 		gate.controllers(op, cloudProvider, cluster),
 	)
 }
@@ -87,10 +87,10 @@ func quotaError(err error) bool {
 	return slices.Contains([]string{"SpotQuotaExceeded", "VCPULimitExceeded", "FleetQuotaExceeded"}, reason)
 }
 
-func newPoolControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, gpuPools *pools.Store, gpus *catalog.Catalog) []controller.Controller {
+func newPoolControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, gpuPools *pools.Store, gpus *catalog.Catalog, holds *provisioning.Holds) []controller.Controller {
 	return controllers.Pools{
 		Clock: op.Clock, Client: op.GetClient(), Uncached: op.GetAPIReader(), CloudProvider: cloudProvider, Recorder: op.EventRecorder,
-		Pools: gpuPools, Catalog: gpus, Namespace: options.FromContext(ctx).GPUOperatorNamespace,
+		Pools: gpuPools, Catalog: gpus, Holds: holds, Namespace: options.FromContext(ctx).GPUOperatorNamespace,
 	}.Controllers()
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
@@ -60,14 +61,15 @@ var _ = Describe("Replacing the controllers", func() {
 	It("should take the places and names of stock's", func() {
 		Expect(lo.Map(replaced(), func(c controller.Controller, _ int) string {
 			return c.(interface{ Name() string }).Name()
-		})).To(Equal([]string{"provisioner", "provisioner.trigger.pod", "provisioner.trigger.node"}))
+		})).To(Equal([]string{"provisioner", "provisioner.trigger.pod", "provisioner.trigger.node", "provisioner.trigger.launch"}))
 	})
 
 	It("should follow capacity buffers where they are on", func() {
 		on := options.ToContext(ctx, coretest.Options(coretest.OptionsFields{FeatureGates: coretest.FeatureGates{CapacityBuffer: lo.ToPtr(true)}}))
 		all := lo.Must(provisioning.Replace(on, []controller.Controller{inner, stock.NewPodController(env.Client, inner, cluster), stock.NewNodeController(env.Client, inner)}, dependencies()))
-		Expect(all).To(HaveLen(4))
-		Expect(all[3]).To(BeAssignableToTypeOf(&provisioning.BufferTrigger{}))
+		Expect(all).To(HaveLen(5))
+		Expect(all[3]).To(BeAssignableToTypeOf(&provisioning.LaunchTrigger{}))
+		Expect(all[4]).To(BeAssignableToTypeOf(&provisioning.BufferTrigger{}))
 	})
 
 	It("should refuse a set that it does not know", func() {
@@ -109,6 +111,21 @@ var _ = Describe("The provisioner", func() {
 		Expect(result, err).To(Equal(reconcile.Result{}))
 		Expect(reconcileBatch(ctx, all[0].(*provisioning.Provisioner))).To(Succeed())
 		Expect(ExpectNodeClaims(ctx, env.Client)).To(BeEmpty())
+	})
+
+	It("should try again at once when a launch in a pool has failed, and only there", func() {
+		member, outside := nodePool(), coretest.NodePool()
+		apply(gpuPods(1, 1), gpuPool(nil), member, outside)
+		all := replaced()
+		trigger := all[3].(*provisioning.LaunchTrigger)
+		for _, name := range []string{outside.Name, "gone"} {
+			Expect(trigger.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})).To(Equal(reconcile.Result{}))
+		}
+		Expect(reconcileBatch(ctx, all[0].(*provisioning.Provisioner))).To(Succeed())
+		Expect(ExpectNodeClaims(ctx, env.Client)).To(BeEmpty())
+		Expect(trigger.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: member.Name}})).To(Equal(reconcile.Result{}))
+		Expect(reconcileBatch(ctx, all[0].(*provisioning.Provisioner))).To(Succeed())
+		Expect(ExpectNodeClaims(ctx, env.Client)).To(HaveLen(1))
 	})
 
 	It("should provision for nodes that are being emptied", func() {
@@ -161,7 +178,7 @@ var _ = Describe("The provisioner", func() {
 	It("should launch what stock decided when ours fails or panics", func() {
 		apply(gpuPods(10, 1), gpuPool(nil), nodePool())
 		for _, fault := range []func(){func() { panic("a bug") }, nil} {
-			broken := provisioning.NewProvisioner(inner, &provisioning.RightSizer{Client: faulty{env.Client, fault}, Cluster: cluster, Clock: env.Clock, Ledger: ledger}, recorder)
+			broken := provisioning.NewProvisioner(inner, &provisioning.RightSizer{Client: faulty{env.Client, fault}, Cluster: cluster, Clock: env.Clock, Ledger: ledger}, recorder, nil)
 			results, err := broken.Provision(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(shapes(results.NewNodeClaims)).To(Equal([]string{"gpu8=2", "gpu8=8"}))

@@ -25,14 +25,16 @@ type Provisioner struct {
 	*stock.Provisioner
 	sizer    *RightSizer
 	recorder events.Recorder
+	holds    *Holds
 	batcher  *stock.Batcher[types.UID]
 }
 
 var _ singleton.Reconciler = (*Provisioner)(nil)
 
-// NewProvisioner wraps a stock Provisioner.
-func NewProvisioner(inner *stock.Provisioner, sizer *RightSizer, recorder events.Recorder) *Provisioner {
-	return &Provisioner{Provisioner: inner, sizer: sizer, recorder: recorder, batcher: stock.NewBatcher[types.UID](sizer.Clock)}
+// NewProvisioner wraps a stock Provisioner. holds receives what it refuses, nil if
+// nobody asks.
+func NewProvisioner(inner *stock.Provisioner, sizer *RightSizer, recorder events.Recorder, holds *Holds) *Provisioner {
+	return &Provisioner{Provisioner: inner, sizer: sizer, recorder: recorder, holds: holds, batcher: stock.NewBatcher[types.UID](sizer.Clock)}
 }
 
 // Trigger wakes the provisioner, once for each object within a batch.
@@ -81,6 +83,7 @@ func (p *Provisioner) Provision(ctx context.Context) (scheduler.Results, error) 
 		return results, err
 	}
 	decision := p.sizer.Decide(ctx, results, seen)
+	p.holds.note(decision.Refused)
 	p.announce(ctx, results, decision)
 	results.NewNodeClaims = decision.Claims
 	return results, nil

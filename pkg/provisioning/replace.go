@@ -21,6 +21,8 @@ type Dependencies struct {
 	Recorder events.Recorder
 	// Ledger is shared with Guard, so that both count the same launches.
 	Ledger *Ledger
+	// Holds receives what is held back and why; nil if nobody asks.
+	Holds *Holds
 }
 
 // Replace takes Karpenter's provisioner and its triggers out of the controllers that
@@ -37,8 +39,8 @@ func Replace(ctx context.Context, controllers []controller.Controller, d Depende
 	if inner == nil {
 		return nil, fmt.Errorf("replacing the provisioner, not among the %d controllers of Karpenter", len(controllers))
 	}
-	ours := NewProvisioner(inner, &RightSizer{Client: d.Client, Cluster: d.Cluster, Clock: d.Clock, Ledger: d.Ledger}, d.Recorder)
-	out, found := make([]controller.Controller, 0, len(controllers)+1), map[string]int{}
+	ours := NewProvisioner(inner, &RightSizer{Client: d.Client, Cluster: d.Cluster, Clock: d.Clock, Ledger: d.Ledger}, d.Recorder, d.Holds)
+	out, found := make([]controller.Controller, 0, len(controllers)+2), map[string]int{}
 	for _, c := range controllers {
 		switch c.(type) {
 		case *stock.Provisioner:
@@ -59,6 +61,7 @@ func Replace(ctx context.Context, controllers []controller.Controller, d Depende
 			return nil, fmt.Errorf("replacing the provisioner, %d controllers became %T, want 1", n, c)
 		}
 	}
+	out = append(out, &LaunchTrigger{client: d.Client, provisioner: ours})
 	if options.FromContext(ctx).FeatureGates.CapacityBuffer {
 		out = append(out, &BufferTrigger{client: d.Client, provisioner: ours})
 	}

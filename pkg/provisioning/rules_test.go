@@ -42,9 +42,16 @@ var _ = Describe("Oversize cap", func() {
 
 	It("should place as many as fill nodes, and let the others wait", func() {
 		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("gpu4", 4, 4)}
-		apply(gpuPods(9, 1), capped(1), nodePool())
+		apply(gpuPods(9, 1), capped(0), nodePool())
 		Expect(shapes(decide().NewNodeClaims)).To(Equal([]string{"gpu4=4", "gpu4=4"}))
-		Expect(messages(provisioning.RefusedOversize)).To(Equal("waiting: the cheapest launch, gpu4 (on-demand) at $4.00 per hour, leaves 3 of 4 GPUs unused and spec.selection.maxUnusedGPUs of GPUPool inference is 1; raise it, or let more pods share the node"))
+		Expect(messages(provisioning.RefusedOversize)).To(Equal("waiting: the cheapest launch, gpu4 (on-demand) at $4.00 per hour, leaves 3 of 4 GPUs unused and spec.selection.maxUnusedGPUs of GPUPool inference is 0; raise it, or let more pods share the node"))
+	})
+
+	It("should spread pods over nodes where all then meet the cap", func() {
+		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("gpu4", 4, 4)}
+		apply(gpuPods(9, 1), capped(1), nodePool())
+		Expect(shapes(decide().NewNodeClaims)).To(Equal([]string{"gpu4=3", "gpu4=3", "gpu4=3"}))
+		Expect(messages(provisioning.RefusedOversize)).To(BeEmpty())
 	})
 
 	It("should use a smaller node that stock would not", func() {

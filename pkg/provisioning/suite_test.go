@@ -75,7 +75,7 @@ func start() {
 	cluster = state.NewCluster(env.Clock, env.Client, guarded)
 	virtual = virtualpods.NewVirtualPodCache(env.Client)
 	inner = stock.NewProvisioner(env.Client, recorder, guarded, cluster, env.Clock, deviceallocation.NewController(env.Client), virtual)
-	ours = provisioning.NewProvisioner(inner, &provisioning.RightSizer{Client: env.Client, Cluster: cluster, Clock: env.Clock, Ledger: ledger}, recorder)
+	ours = provisioning.NewProvisioner(inner, &provisioning.RightSizer{Client: env.Client, Cluster: cluster, Clock: env.Clock, Ledger: ledger}, recorder, nil)
 }
 
 var _ = BeforeEach(func() {

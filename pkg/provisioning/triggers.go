@@ -6,9 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
@@ -16,6 +20,8 @@ import (
 	"sigs.k8s.io/karpenter/pkg/controllers/state"
 	utilscontroller "sigs.k8s.io/karpenter/pkg/utils/controller"
 	podutils "sigs.k8s.io/karpenter/pkg/utils/pod"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 )
 
 // Requests are repeated for as long as there is something to provision for: new
@@ -82,6 +88,46 @@ func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile
 func (t *NodeTrigger) Register(ctx context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&corev1.Node{}).WithOptions(concurrency(ctx)).
 		Complete(reconcile.AsReconciler(m.GetClient(), t))
+}
+
+// LaunchTrigger wakes the provisioner when a launch in a pool has failed for good, so
+// that the next best offering is tried at once and not with the pods' next turn. A
+// failed offering is set aside before its NodeClaim goes (pkg/provisioning/ice), so
+// each turn has fewer to try, and with none left there is no NodeClaim to fail.
+type LaunchTrigger struct {
+	client      client.Client
+	provisioner *Provisioner
+}
+
+// Name is the controller's.
+func (t *LaunchTrigger) Name() string { return "provisioner.trigger.launch" }
+
+// Reconcile triggers for a NodePool, the name in the request, that is in a pool.
+func (t *LaunchTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	nodePool := &karpv1.NodePool{}
+	if err := t.client.Get(ctx, req.NamespacedName, nodePool); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if nodePool.Labels[v1alpha1.PoolLabelKey] != "" {
+		t.provisioner.TriggerReconcile()
+	}
+	return reconcile.Result{}, nil
+}
+
+// Register adds the controller to the manager.
+func (t *LaunchTrigger) Register(_ context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).
+		Watches(&karpv1.NodeClaim{}, handler.Funcs{DeleteFunc: enqueueFailedLaunch}).Complete(t)
+}
+
+// enqueueFailedLaunch asks for the NodePool of a NodeClaim that went without ever
+// having had an instance.
+func enqueueFailedLaunch(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	claim, ok := e.Object.(*karpv1.NodeClaim)
+	if !ok || claim.Status.ProviderID != "" || claim.Labels[karpv1.NodePoolLabelKey] == "" {
+		return
+	}
+	queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: claim.Labels[karpv1.NodePoolLabelKey]}})
 }
 
 // BufferTrigger wakes the provisioner for capacity buffers. Karpenter's own buffer

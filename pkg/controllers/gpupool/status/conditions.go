@@ -12,6 +12,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
 // named is how many things a message names before it says how many more there are.
@@ -50,6 +51,22 @@ func resolveNodePools(conditions operatorstatus.ConditionSet, members []member) 
 		return
 	}
 	conditions.SetTrue(v1alpha1.ConditionTypeNodePoolsResolved)
+}
+
+// holdBacks says which rule of the pool keeps pods waiting. Whether the cloud has
+// capacity is told by the events of the NodeClaims that fail; CapacityAvailable stands
+// here only for maxUnusedGPUs.
+func holdBacks(conditions operatorstatus.ConditionSet, p *v1alpha1.GPUPool, holds *provisioning.Holds) {
+	if refusal, ok := holds.Of(p.Name, provisioning.RefusedGPULimit, provisioning.RefusedPriceLimit); ok {
+		conditions.SetFalse(v1alpha1.ConditionTypeWithinLimits, string(refusal.Kind), refusal.Message)
+	} else {
+		conditions.SetTrue(v1alpha1.ConditionTypeWithinLimits)
+	}
+	if refusal, ok := holds.Of(p.Name, provisioning.RefusedOversize); ok {
+		conditions.SetFalse(v1alpha1.ConditionTypeCapacityAvailable, string(refusal.Kind), refusal.Message)
+	} else {
+		_ = conditions.Clear(v1alpha1.ConditionTypeCapacityAvailable)
+	}
 }
 
 // whyNotReady gathers the conditions that keep a NodePool from being ready; its own

@@ -34,14 +34,16 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
 const (
 	// settle is the least time between two looks at a pool: a burst of node events
 	// makes one patch.
 	settle = time.Second
-	// refresh is how often prices and types are looked at without an event.
-	refresh = time.Minute
+	// refresh is how often prices, types and what is held back are looked at without
+	// an event.
+	refresh = 15 * time.Second
 )
 
 // Controller writes the status of GPUPools.
@@ -51,6 +53,7 @@ type Controller struct {
 	cloudProvider corecloudprovider.CloudProvider
 	store         *pools.Store
 	catalog       *catalog.Catalog
+	holds         *provisioning.Holds
 
 	mu     sync.Mutex
 	looked map[string]look
@@ -64,8 +67,8 @@ type look struct {
 
 // NewController returns a controller for the status of GPUPools. The CloudProvider
 // is the decorated one.
-func NewController(clk clock.Clock, kubeClient client.Client, cloudProvider corecloudprovider.CloudProvider, store *pools.Store, catalog *catalog.Catalog) *Controller {
-	return &Controller{clock: clk, kubeClient: kubeClient, cloudProvider: cloudProvider, store: store, catalog: catalog, looked: map[string]look{}}
+func NewController(clk clock.Clock, kubeClient client.Client, cloudProvider corecloudprovider.CloudProvider, store *pools.Store, catalog *catalog.Catalog, holds *provisioning.Holds) *Controller {
+	return &Controller{clock: clk, kubeClient: kubeClient, cloudProvider: cloudProvider, store: store, catalog: catalog, holds: holds, looked: map[string]look{}}
 }
 
 // Name is the controller's name in logs and metrics.
@@ -89,6 +92,7 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.GPUPool) (reconc
 	validate(conditions, p)
 	resolveNodePools(conditions, members)
 	support(conditions, p, c.poolOf(p), members)
+	holdBacks(conditions, p, c.holds)
 	count(p, members)
 	p.Status.ObservedGeneration = p.Generation
 	if equality.Semantic.DeepEqual(stored.Status, p.Status) {

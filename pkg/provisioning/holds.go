@@ -1,0 +1,70 @@
+package provisioning
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// holdTime is how long a refusal is remembered. Pods that wait are decided on again
+// every triggerAgain, so that one which still holds is renewed well before.
+const holdTime = 3 * triggerAgain
+
+// Holds remembers which pools have a rule that holds launches back at present. A nil
+// Holds knows of none. Safe for concurrent use.
+type Holds struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	pools map[string]map[RefusalKind]hold
+}
+
+type hold struct {
+	refusal Refusal
+	until   time.Time
+}
+
+// NewHolds returns an empty record.
+func NewHolds(clk clock.PassiveClock) *Holds {
+	return &Holds{clock: clk, pools: map[string]map[RefusalKind]hold{}}
+}
+
+// note replaces what is known by the refusals of one round: a pool without one in a
+// round that looked at all pending pods is held back by nothing.
+func (h *Holds) note(refused []RefusedPod) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pools = map[string]map[RefusalKind]hold{}
+	for _, r := range refused {
+		kinds := h.pools[r.Refusal.Pool]
+		if kinds == nil {
+			kinds = map[RefusalKind]hold{}
+			h.pools[r.Refusal.Pool] = kinds
+		}
+		// The first pod's refusal speaks for all: its message stays the same from
+		// round to round, since pods are in order.
+		if _, ok := kinds[r.Refusal.Kind]; !ok {
+			kinds[r.Refusal.Kind] = hold{refusal: r.Refusal, until: h.clock.Now().Add(holdTime)}
+		}
+	}
+}
+
+// Of returns the refusal that holds back launches of a pool, the first of kinds that
+// does, and false where none does.
+func (h *Holds) Of(pool string, kinds ...RefusalKind) (Refusal, bool) {
+	if h == nil {
+		return Refusal{}, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, kind := range kinds {
+		if held, ok := h.pools[pool][kind]; ok && !h.clock.Now().After(held.until) {
+			return held.refusal, true
+		}
+	}
+	return Refusal{}, false
+}
