@@ -134,7 +134,20 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(byPoolLabel)).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool)).
-		Complete(reconcile.AsReconciler(m.GetClient(), c))
+		Complete(reconcile.Func(c.lookUp))
+}
+
+// lookUp reconciles the pool that a request names; one that is gone takes its
+// metrics with it.
+func (c *Controller) lookUp(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	p := &v1alpha1.GPUPool{}
+	if err := c.kubeClient.Get(ctx, req.NamespacedName, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			forget(req.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return c.Reconcile(ctx, p)
 }
 
 func byPoolLabel(_ context.Context, o client.Object) []reconcile.Request {

@@ -14,7 +14,7 @@ import (
 // maxLayouts bounds status.layouts, as its CRD rule does.
 const maxLayouts = 64
 
-// count fills the counts; those of warm capacity stay as they are.
+// count fills the counts and publishes them; those of warm capacity stay as they are.
 func count(p *v1alpha1.GPUPool, members []member) {
 	gpus := v1alpha1.GPUCounts{Warm: p.Status.GPUs.Warm}
 	var price v1alpha1.Price
@@ -34,6 +34,7 @@ func count(p *v1alpha1.GPUPool, members []member) {
 	p.Status.GPUs = gpus
 	p.Status.PricePerHour = price.String()
 	p.Status.Layouts = commonest(layouts)
+	measure(p, price)
 }
 
 func add(gpus *v1alpha1.GPUCounts, n node) {
