@@ -113,7 +113,10 @@ func split(pairs, avoided map[typeZone]bool, value func(typeZone) string) (bad, 
 func (p *Provider) launchable(ctx context.Context, nodeClaim *karpv1.NodeClaim) (map[typeZone]bool, error) {
 	nodePool := &karpv1.NodePool{}
 	if err := p.reader.Get(ctx, types.NamespacedName{Name: nodeClaim.Labels[karpv1.NodePoolLabelKey]}, nodePool); err != nil {
-		return nil, fmt.Errorf("getting node pool, %w", client.IgnoreNotFound(err))
+		if client.IgnoreNotFound(err) == nil { // a NodeClaim of its own, or a NodePool that has gone
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting node pool, %w", err)
 	}
 	its, err := p.CloudProvider.GetInstanceTypes(ctx, nodePool)
 	if err != nil {

@@ -117,7 +117,10 @@ func (c *Controller) Reconcile(ctx context.Context, gpuPool *v1alpha1.GPUPool) (
 		if apierrors.IsConflict(err) {
 			return reconcile.Result{RequeueAfter: time.Second}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("patching status of gpu pool, %w", client.IgnoreNotFound(err))
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("patching status of gpu pool, %w", err)
 	}
 	return reconcile.Result{RequeueAfter: refresh}, nil
 }

@@ -95,14 +95,23 @@ func (c *Controller) Reconcile(ctx context.Context, node *corev1.Node) (reconcil
 	if !equality.Semantic.DeepEqual(stored, node) {
 		// A list in a merge patch replaces the list: without the lock it would undo others' taints.
 		if err := c.client.Patch(ctx, node, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
-			if apierrors.IsConflict(err) {
-				return reconcile.Result{RequeueAfter: time.Second}, nil
-			}
-			return reconcile.Result{}, fmt.Errorf("patching node, %w", client.IgnoreNotFound(err))
+			return again(err)
 		}
 	}
 	c.tell(ctx, stored, subject, verdict)
 	return reconcile.Result{RequeueAfter: lo.Ternary(readiness.Tainted(node), recheck, 0)}, nil
+}
+
+// again looks at the node once more after somebody else has changed it; a node that has gone
+// needs no look.
+func again(err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, fmt.Errorf("patching node, %w", err)
 }
 
 // subject finds NodeClaim and pool. It is not known for nodes that are not Karpenter's, and
