@@ -76,6 +76,8 @@ type ledger struct {
 	failures []failure
 	resumed  *Storm
 	admitted map[types.UID]time.Time
+	// restored says that what an earlier process knew has been taken over.
+	restored bool
 }
 
 type failure struct {
@@ -87,6 +89,8 @@ type failure struct {
 
 // record is what is known of one offering.
 type record struct {
+	// pool is that of the last node that failed.
+	pool string
 	// proven is the latest launch of a node that was verified, launched of one that failed.
 	proven, launched time.Time
 	// failedAt is when the last failure was told, until when the offering may be tried again.
@@ -156,7 +160,7 @@ func (b *Book) Failed(t Trial, reason, message string) {
 	delete(l.admitted, t.UID)
 	l.fail(failure{uid: t.UID, launched: t.Launched, reason: reason, message: message, final: true})
 	b.settleImage(t.Offering)
-	b.record(t.Offering).fail(t.Launched, b.clock.Now(), reason)
+	b.record(t.Offering).fail(t, b.clock.Now(), reason)
 }
 
 // Forget drops a node that went without a verdict, or long after one.
@@ -195,18 +199,22 @@ func (b *Book) record(o Offering) *record {
 
 // fail raises the level for a retry only: nodes that were launched together and fail
 // together are one try.
-func (r *record) fail(launched, now time.Time, reason string) {
-	if !launched.After(r.proven) {
+func (r *record) fail(t Trial, now time.Time, reason string) {
+	if !t.Launched.After(r.proven) {
 		return
 	}
-	if r.level == 0 || !launched.Before(r.failedAt) {
+	if r.level == 0 || !t.Launched.Before(r.failedAt) {
 		r.level++
 	}
-	wait := FirstBackoff << min(r.level-1, 16)
-	if launched.After(r.launched) {
-		r.launched = launched
+	if t.Launched.After(r.launched) {
+		r.launched = t.Launched
 	}
-	r.failedAt, r.until, r.reason = now, now.Add(min(wait, MaxBackoff)), reason
+	r.pool, r.failedAt, r.until, r.reason = t.Pool, now, now.Add(backoff(r.level)), reason
+}
+
+// backoff is how long an offering is set aside after so many failures in a row.
+func backoff(level int) time.Duration {
+	return min(FirstBackoff<<min(level-1, 16), MaxBackoff)
 }
 
 // settleImage drops what is known of other images of the same type: the NodeClass has

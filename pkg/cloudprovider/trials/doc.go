@@ -13,6 +13,8 @@
 // bad nodes among a hundred that were launched together are therefore no storm,
 // and their offering is not set aside.
 //
-// The Book lives in memory. After a restart verified nodes are told to it again,
-// and a storm that the pool's condition tells of is resumed.
+// The Book lives in memory. What must outlive the process is small: a storm, and the
+// offerings whose nodes fail. The pool's status tells of both (package readiness
+// writes and reads it), and after a restart they are taken over from there; verified
+// nodes are told to the Book again.
 package trials
