@@ -134,8 +134,8 @@ func (o *planOptions) print(plan *planner.Plan) error {
 		return printer.Encode(o.Out, o.format, plan)
 	}
 	style := printer.Style{}
-	if o.colours() {
-		style = printer.Colours()
+	if o.colors() {
+		style = printer.Colors()
 	}
 	return printer.Plan(o.Out, plan, style)
 }

@@ -102,15 +102,15 @@ func TestColourIsForTerminals(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	var plain, coloured bytes.Buffer
+	var plain, colored bytes.Buffer
 	if err := printer.Plan(&plain, &p, printer.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := printer.Plan(&coloured, &p, printer.Colours()); err != nil {
+	if err := printer.Plan(&colored, &p, printer.Colors()); err != nil {
 		t.Fatal(err)
 	}
-	stripped := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(coloured.String(), "")
-	if d := cmp.Diff(plain.String(), strings.TrimLeft(stripped, "\n")); d != "" || coloured.Len() == plain.Len() {
-		t.Error("colours change what is said", d)
+	stripped := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(colored.String(), "")
+	if d := cmp.Diff(plain.String(), strings.TrimLeft(stripped, "\n")); d != "" || colored.Len() == plain.Len() {
+		t.Error("colors change what is said", d)
 	}
 }

@@ -13,8 +13,8 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// colours says whether Out is a terminal that shows colours.
-func (s Streams) colours() bool {
+// colors says whether Out is a terminal that shows colors.
+func (s Streams) colors() bool {
 	f, ok := s.Out.(*os.File)
 	_, off := os.LookupEnv("NO_COLOR")
 	return ok && !off && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))

@@ -190,7 +190,7 @@ func (c *choice) labels(pool *pools.Pool) map[string]string {
 	if c.layout != "" {
 		labels[v1alpha1.LayoutLabelKey] = c.layout
 		labels[v1alpha1.MIGConfigLabelKey] = c.layout
-		if pool.GPUPool.Spec.Partitioning.MIG.Announces(v1alpha1.NeighbourTensorFusion) {
+		if pool.GPUPool.Spec.Partitioning.MIG.Announces(v1alpha1.NeighborTensorFusion) {
 			labels[v1alpha1.TensorFusionIsolationLabelKey] = v1alpha1.TensorFusionIsolationPartitioned
 		}
 	}

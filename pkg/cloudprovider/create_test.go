@@ -127,7 +127,7 @@ var _ = Describe("Create", func() {
 
 	It("should announce partitions to TensorFusion where the pool asks for it", func() {
 		partitioning := mixed("all-balanced")
-		partitioning.MIG.AnnounceTo = []v1alpha1.Neighbour{v1alpha1.NeighbourTensorFusion}
+		partitioning.MIG.AnnounceTo = []v1alpha1.Neighbor{v1alpha1.NeighborTensorFusion}
 		created := create(claimOf(join(partitioning), map[string]string{mig1g: "1"}))
 		Expect(created.Labels).To(HaveKeyWithValue(v1alpha1.TensorFusionIsolationLabelKey, v1alpha1.TensorFusionIsolationPartitioned))
 	})

@@ -3,8 +3,6 @@ package cloudprovider_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -34,6 +32,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
@@ -49,9 +48,7 @@ var (
 )
 
 func TestCloudProvider(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "CloudProvider")
 }

@@ -112,6 +112,20 @@ func (v *variant) waste(requests corev1.ResourceList) int {
 	return sum
 }
 
+// valuesOf returns the values that variants have for a label, sorted, and whether
+// any of them lacks it.
+func valuesOf(variants []*variant, key string) (sorted []string, missing bool) {
+	values := map[string]bool{}
+	for _, v := range variants {
+		if value, ok := v.labels[key]; ok {
+			values[value] = true
+		} else {
+			missing = true
+		}
+	}
+	return slices.Sorted(maps.Keys(values)), missing
+}
+
 // differ gives each variant the requirements in which it is unlike the others,
 // and returns what all have in common. A key that some variants lack is
 // DoesNotExist on those and left out of the common part, where it would exclude
@@ -126,16 +140,8 @@ func differ(variants []*variant, settled map[string]bool) (common map[string]*sc
 		if settled[key] {
 			continue
 		}
-		values := map[string]bool{}
-		missing := false
-		for _, v := range live {
-			value, ok := v.labels[key]
-			missing = missing || !ok
-			if ok {
-				values[value] = true
-			}
-		}
-		switch sorted := slices.Sorted(maps.Keys(values)); {
+		sorted, missing := valuesOf(live, key)
+		switch {
 		case len(sorted) == 0:
 			common[key] = absent[key]
 		case len(sorted) == 1 && !missing:

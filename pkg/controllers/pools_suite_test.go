@@ -3,8 +3,6 @@ package controllers_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,6 +32,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/gpupool/status"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/node/prediction"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/pod/selector"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
@@ -59,9 +58,7 @@ var (
 )
 
 func TestPools(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Controllers of GPUPools")
 }

@@ -23,7 +23,7 @@ type ControlPlane struct {
 
 	mu        sync.Mutex
 	processes map[Component]*Process
-	undo      []func(context.Context) error
+	undo      Undo
 }
 
 // ports of the components; peer is etcd's second one.
@@ -108,7 +108,7 @@ func (cp *ControlPlane) prepareDir() (err error) {
 		if cp.dir, err = os.MkdirTemp("", "karpenter-gpu-controlplane-"); err != nil {
 			return fmt.Errorf("creating a directory for the control plane, %w", err)
 		}
-		cp.register(func(context.Context) error { return os.RemoveAll(cp.dir) })
+		cp.undo.Add(func(context.Context) error { return os.RemoveAll(cp.dir) })
 	} else if cp.dir, err = filepath.Abs(cp.opts.Dir); err != nil {
 		return fmt.Errorf("Dir: resolving %q, %w", cp.opts.Dir, err)
 	}
@@ -119,7 +119,7 @@ func (cp *ControlPlane) prepareDir() (err error) {
 	if err != nil {
 		return err
 	}
-	cp.register(func(context.Context) error { return unlock() })
+	cp.undo.Add(func(context.Context) error { return unlock() })
 	return nil
 }
 
@@ -160,30 +160,16 @@ func (cp *ControlPlane) startAll(ctx context.Context, specs map[Component]*Proce
 			continue
 		}
 		cp.processes[c] = started[i]
-		cp.undo = append(cp.undo, func(ctx context.Context) error { return cp.Process(c).Stop(ctx) }) // whichever runs by then
+		cp.undo.Add(func(ctx context.Context) error { return cp.Process(c).Stop(ctx) }) // whichever runs by then
 	}
 	return err
-}
-
-func (cp *ControlPlane) register(undo func(context.Context) error) {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	cp.undo = append(cp.undo, undo)
 }
 
 // Stop undoes each step of Start in reverse and joins their errors. A component that
 // does not end within StopTimeout, or before ctx ends, is killed, so that Stop leaves
 // nothing running; Dir stays, unless Start made it. Stopping twice is harmless.
 func (cp *ControlPlane) Stop(ctx context.Context) error {
-	cp.mu.Lock()
-	undo := cp.undo
-	cp.undo = nil
-	cp.mu.Unlock()
-	var errs []error
-	for _, step := range slices.Backward(undo) {
-		errs = append(errs, step(ctx))
-	}
-	return errors.Join(errs...)
+	return cp.undo.Run(ctx)
 }
 
 // Restart stops one component and starts it again with the same arguments and ports.

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -187,7 +186,7 @@ func newServiceAccountKey() (private, public []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.MarshalPKIXPublicKey(crypto.PublicKey(key.Public()))
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the service account key, %w", err)
 	}

@@ -222,7 +222,7 @@ func (p *Process) Kill() error {
 // takes it without error.
 func (p *Process) Signal(s os.Signal) error {
 	if err := p.signal(s); err != nil {
-		return fmt.Errorf("signalling %s, %w", p.spec.Name, err)
+		return fmt.Errorf("signaling %s, %w", p.spec.Name, err)
 	}
 	return nil
 }

@@ -83,8 +83,8 @@ func (m *MIG) FromDemand() bool {
 	return m != nil && len(m.Profiles) > 0
 }
 
-// Announces reports whether nodes carry the label of a neighbour. False for a nil MIG.
-func (m *MIG) Announces(n Neighbour) bool {
+// Announces reports whether nodes carry the label of a neighbor. False for a nil MIG.
+func (m *MIG) Announces(n Neighbor) bool {
 	return m != nil && slices.Contains(m.AnnounceTo, n)
 }
 

@@ -94,11 +94,11 @@ func TestAccessors(t *testing.T) {
 
 func TestMIGAccessors(t *testing.T) {
 	none, set := (*v1alpha1.MIG)(nil), &v1alpha1.MIG{
-		Strategy: v1alpha1.MIGStrategySingle, Profiles: []string{"1g.10gb"}, AnnounceTo: []v1alpha1.Neighbour{v1alpha1.NeighbourTensorFusion}}
-	if none.GetStrategy() != v1alpha1.MIGStrategyMixed || none.FromDemand() || none.Announces(v1alpha1.NeighbourTensorFusion) {
+		Strategy: v1alpha1.MIGStrategySingle, Profiles: []string{"1g.10gb"}, AnnounceTo: []v1alpha1.Neighbor{v1alpha1.NeighborTensorFusion}}
+	if none.GetStrategy() != v1alpha1.MIGStrategyMixed || none.FromDemand() || none.Announces(v1alpha1.NeighborTensorFusion) {
 		t.Error("no MIG: want Mixed, nothing from demand, nothing announced")
 	}
-	if set.GetStrategy() != v1alpha1.MIGStrategySingle || !set.FromDemand() || !set.Announces(v1alpha1.NeighbourTensorFusion) {
+	if set.GetStrategy() != v1alpha1.MIGStrategySingle || !set.FromDemand() || !set.Announces(v1alpha1.NeighborTensorFusion) {
 		t.Error("MIG with everything: want Single, from demand, announced")
 	}
 }

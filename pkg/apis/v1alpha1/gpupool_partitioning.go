@@ -29,12 +29,12 @@ const (
 	MIGStrategySingle MIGStrategy = "Single"
 )
 
-// Neighbour is a project that recognises partitioned GPUs by a node label of its own.
+// Neighbor is a project that recognizes partitioned GPUs by a node label of its own.
 // +kubebuilder:validation:Enum=TensorFusion
-type Neighbour string
+type Neighbor string
 
-// NeighbourTensorFusion reads the node label tensor-fusion.ai/isolationMode.
-const NeighbourTensorFusion Neighbour = "TensorFusion"
+// NeighborTensorFusion reads the node label tensor-fusion.ai/isolationMode.
+const NeighborTensorFusion Neighbor = "TensorFusion"
 
 // MIG divides GPUs into hardware partitions. The geometry of a node is chosen when it
 // is launched and never changed under running pods.
@@ -71,13 +71,13 @@ type MIG struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, p.matches('^[1-9]g[.][0-9]{1,4}gb([+-][a-z]+([.][a-z]+)?)?$'))",message="a profile is written as NVIDIA prints it: slices, memory and attributes, such as 1g.10gb, 3g.40gb or 1g.10gb+me"
 	// +optional
 	Profiles []string `json:"profiles,omitempty"`
-	// announceTo lists the neighbours that recognise partitioned GPUs by a node label of
+	// announceTo lists the neighbors that recognize partitioned GPUs by a node label of
 	// their own, so that nodes of this pool carry it. TensorFusion:
 	// tensor-fusion.ai/isolationMode=partitioned. Unset: no such label.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +optional
-	AnnounceTo []Neighbour `json:"announceTo,omitempty"`
+	AnnounceTo []Neighbor `json:"announceTo,omitempty"`
 }
 
 // TimeSlicing lets several pods take turns on one GPU.

@@ -55,7 +55,7 @@ const (
 	ResourceMIGPrefix = "nvidia.com/mig-"
 )
 
-// Labels of neighbours.
+// Labels of neighbors.
 const (
 	// TensorFusionIsolationLabelKey tells TensorFusion how GPUs of a node are isolated.
 	TensorFusionIsolationLabelKey = "tensor-fusion.ai/isolationMode"

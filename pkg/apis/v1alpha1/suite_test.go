@@ -2,7 +2,6 @@ package v1alpha1_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 )
 
 // root is the root of the repository, seen from this package's directory.
@@ -33,13 +33,13 @@ var (
 )
 
 func TestAPI(t *testing.T) {
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "v1alpha1")
 }
 
 var _ = BeforeSuite(func() {
 	env = &envtest.Environment{
-		BinaryAssetsDirectory: assets(),
 		CRDs: lo.Map(apis.CRDs, func(crd *apiextensionsv1.CustomResourceDefinition, _ int) *apiextensionsv1.CustomResourceDefinition {
 			return crd.DeepCopy()
 		}),
@@ -61,15 +61,6 @@ var _ = AfterSuite(func() {
 var _ = AfterEach(func() {
 	Expect(kube.DeleteAllOf(ctx, &v1alpha1.GPUPool{})).To(Succeed())
 })
-
-// assets is where the API server's binary is: what the environment says, or what
-// `make controlplane` builds.
-func assets() string {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return dir
-	}
-	return lo.Must(filepath.Abs(filepath.Join(root, "bin", "controlplane")))
-}
 
 // full is a valid pool that sets most fields. Each spec changes one thing of it.
 const full = `

@@ -258,7 +258,7 @@ func (in *MIG) DeepCopyInto(out *MIG) {
 	}
 	if in.AnnounceTo != nil {
 		in, out := &in.AnnounceTo, &out.AnnounceTo
-		*out = make([]Neighbour, len(*in))
+		*out = make([]Neighbor, len(*in))
 		copy(*out, *in)
 	}
 }

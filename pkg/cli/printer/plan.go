@@ -67,7 +67,7 @@ func (t *text) nodes(d *planner.Decision) {
 	t.grid(g)
 }
 
-// grouped collects neighbours that a row says the same of.
+// grouped collects neighbors that a row says the same of.
 func grouped(nodes []planner.Node) [][]planner.Node {
 	var out [][]planner.Node
 	index := map[string]int{}

@@ -41,11 +41,11 @@ func Encode(w io.Writer, f Format, v any) error {
 	return err
 }
 
-// Style is colour, or none: its zero value.
+// Style is color, or none: its zero value.
 type Style struct{ heading, alarm, good, off string }
 
-// Colours is the style for terminals.
-func Colours() Style {
+// Colors is the style for terminals.
+func Colors() Style {
 	return Style{heading: "\x1b[1m", alarm: "\x1b[1;31m", good: "\x1b[32m", off: "\x1b[0m"}
 }
 

@@ -38,7 +38,7 @@ func DefaultOptions() Options {
 }
 
 // Validate returns the first setting that makes no sense.
-func (o Options) Validate() error {
+func (o Options) Validate() error { //nolint:gocyclo // flat: a case for each setting
 	switch {
 	case o.Catalog == nil:
 		return fmt.Errorf("the catalogue is missing")

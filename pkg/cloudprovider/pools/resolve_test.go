@@ -243,11 +243,11 @@ func TestSupports(t *testing.T) {
 }
 
 func TestStore(t *testing.T) {
-	labelled := func(name, pool string) *karpv1.NodePool {
+	labeled := func(name, pool string) *karpv1.NodePool {
 		return &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.PoolLabelKey: pool}}}
 	}
 	s := &pools.Store{}
-	if s.Evaluated(labelled("a", "inference")) || !s.Evaluated(&karpv1.NodePool{}) || s.Generation() != 0 {
+	if s.Evaluated(labeled("a", "inference")) || !s.Evaluated(&karpv1.NodePool{}) || s.Generation() != 0 {
 		t.Error("an empty store has evaluated NodePools without a label, and no others")
 	}
 	p := resolve(t, request(nil))
@@ -260,7 +260,7 @@ func TestStore(t *testing.T) {
 	for _, tc := range []struct {
 		nodePool *karpv1.NodePool
 		want     bool
-	}{{labelled("a", "inference"), true}, {labelled("a", "other"), false}, {labelled("c", "gone"), true}, {labelled("d", "inference"), false}} {
+	}{{labeled("a", "inference"), true}, {labeled("a", "other"), false}, {labeled("c", "gone"), true}, {labeled("d", "inference"), false}} {
 		if got := s.Evaluated(tc.nodePool); got != tc.want {
 			t.Errorf("%s with %v evaluated: %t, want %t", tc.nodePool.Name, tc.nodePool.Labels, got, tc.want)
 		}
@@ -280,7 +280,7 @@ func TestStore(t *testing.T) {
 		t.Error("a NodeClaim of a NodePool without pool is in one, by its own label")
 	}
 	s.Bypass()
-	if !s.Evaluated(labelled("d", "inference")) {
+	if !s.Evaluated(labeled("d", "inference")) {
 		t.Error("a NodePool waits for an evaluation that never comes")
 	}
 }

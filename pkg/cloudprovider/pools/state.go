@@ -2,9 +2,6 @@ package pools
 
 import (
 	"fmt"
-	"maps"
-	"math"
-	"slices"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/mig"
@@ -40,39 +37,6 @@ func (p *Pool) State(shape catalog.Shape, layout mig.NodeLayout) catalog.State {
 		return state
 	}
 	state.MIG.Strategy = catalog.MIGStrategy(p.MIG.Strategy)
-	gpus, err := layout.Layouts(shape.GPUs)
-	if err != nil {
-		return state
-	}
-	counts := mig.Demand{}
-	for _, l := range gpus {
-		if !l.MIGEnabled() {
-			state.MIG.WholeGPUs++
-		}
-		counts = counts.Plus(l.Counts())
-	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		state.MIG.Devices = append(state.MIG.Devices, devices(layout.Geometry(), name, counts[name]))
-	}
-	if len(state.MIG.Devices) == 0 {
-		state.MIG.WholeGPUs = 0
-	}
+	state.MIG.Devices, state.MIG.WholeGPUs = catalog.PartitionsOf(layout, shape.GPUs)
 	return state
-}
-
-func devices(g *mig.Geometry, name string, count int) catalog.MIGDevices {
-	d := catalog.MIGDevices{Profile: name, Count: count, Attributes: map[string]int{}}
-	profile, err := g.Profile(name)
-	if err != nil {
-		return d
-	}
-	d.Attributes["slices.gi"] = profile.ComputeSlices()
-	d.Attributes["slices.ci"] = profile.ComputeSlices()
-	if gib, ok := profile.MemoryGiB(); ok {
-		d.MemoryMiB = int(math.Round(gib * 1024))
-	}
-	if sms, ok := profile.SMs(); ok {
-		d.Attributes["multiprocessors"] = sms
-	}
-	return d
 }

@@ -2,13 +2,10 @@ package readiness_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/samber/lo"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +27,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/trials"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 )
 
 var (
@@ -42,9 +40,7 @@ var (
 )
 
 func TestReadiness(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Readiness")
 }

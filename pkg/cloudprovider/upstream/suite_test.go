@@ -2,8 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
@@ -47,9 +46,7 @@ func TestUpstream(t *testing.T) {
 }
 
 func assets(t testing.TB) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 }
 
 var _ = BeforeSuite(func() { start() })

@@ -117,7 +117,7 @@ func TestNearestSurvivesExtremes(t *testing.T) {
 	nodes := []map[string]string{{"n": strconv.Itoa(math.MinInt64)}, {"n": strconv.Itoa(math.MaxInt64 - 1)}}
 	got, ok := catalog.Nearest(catalog.Selector{Key: "n", Operator: "In", Values: []string{strconv.Itoa(math.MaxInt64)}}, nodes)
 	if !ok || got.Value != strconv.Itoa(math.MaxInt64-1) {
-		t.Errorf("got %q, want the neighbour of the largest number", got.Value)
+		t.Errorf("got %q, want the neighbor of the largest number", got.Value)
 	}
 }
 

@@ -44,14 +44,6 @@ func newSet(n int) set       { return make(set, (n+63)/64) }
 func (s set) add(i int)      { s[i>>6] |= 1 << (i & 63) }
 func (s set) has(i int) bool { return s[i>>6]>>(i&63)&1 == 1 }
 func (s set) empty() bool    { return !slices.ContainsFunc(s, func(w uint64) bool { return w != 0 }) }
-func (s set) covers(o set) bool {
-	for i := range s {
-		if o[i]&^s[i] != 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // newModel expects a valid problem.
 func newModel(p Problem) *model {
@@ -266,7 +258,7 @@ func (m *model) unused(s *shape, load []int64) int {
 		}
 		used = max(used, q)
 	}
-	return s.gpus - int(used) //nolint:gosec // at most gpus
+	return s.gpus - int(used)
 }
 
 // opens says whether the limits that hold for each node let load be launched

@@ -222,10 +222,11 @@ func reasonRank(r Reason) int {
 	return slices.IndexFunc(reasons, func(ri ReasonInfo) bool { return ri.Reason == r })
 }
 
-func reasonInfo(r Reason) (ReasonInfo, bool) {
+// reasonInfo is the zero ReasonInfo for a reason that is not documented.
+func reasonInfo(r Reason) ReasonInfo {
 	i := reasonRank(r)
 	if i < 0 {
-		return ReasonInfo{}, false
+		return ReasonInfo{}
 	}
-	return reasons[i], true
+	return reasons[i]
 }

@@ -123,6 +123,15 @@ func scan(data []byte) error {
 	}
 }
 
+// addKey rejects a key that an object has already, or that is not in lower case.
+func (f *frame) addKey(key string) error {
+	if folded := strings.ToLower(key); folded != key || f.seen[folded] {
+		return reject(Syntax, clean(key, maxName), "the field is repeated or spelled in capitals")
+	}
+	f.seen[key] = true
+	return nil
+}
+
 func step(stack []frame, tok json.Token) ([]frame, error) {
 	if delim, ok := tok.(json.Delim); ok && (delim == '}' || delim == ']') {
 		return stack[:len(stack)-1], nil
@@ -130,13 +139,8 @@ func step(stack []frame, tok json.Token) ([]frame, error) {
 	if n := len(stack); n > 0 && stack[n-1].object {
 		top := &stack[n-1]
 		top.key = !top.key
-		if !top.key { // tok is a key
-			key := fmt.Sprint(tok)
-			if folded := strings.ToLower(key); folded != key || top.seen[folded] {
-				return nil, reject(Syntax, clean(key, maxName), "the field is repeated or spelled in capitals")
-			}
-			top.seen[key] = true
-			return stack, nil
+		if !top.key {
+			return stack, top.addKey(fmt.Sprint(tok))
 		}
 	}
 	delim, ok := tok.(json.Delim)
@@ -155,9 +159,9 @@ func step(stack []frame, tok json.Token) ([]frame, error) {
 // bounds gathers the first violation.
 type bounds struct{ err error }
 
-func (b *bounds) number(field string, n, low, high int64) {
-	if b.err == nil && (n < low || n > high) {
-		b.err = reject(OutOfBounds, field, "%d is not between %d and %d", n, low, high)
+func (b *bounds) number(field string, n, high int64) {
+	if b.err == nil && (n < 0 || n > high) {
+		b.err = reject(OutOfBounds, field, "%d is not between 0 and %d", n, high)
 	}
 }
 
@@ -182,12 +186,12 @@ func (r Report) validate() error {
 	b.that(r.State == Ready || r.State == Starting || r.State == Unhealthy, "state", "%q is no state", clean(string(r.State), maxName))
 	b.that(r.Reason == ReasonVerified || reasonRank(r.Reason) >= 0, "reason", "%q is no reason", clean(string(r.Reason), maxName))
 	b.that((r.State == Ready) == (r.Reason == ReasonVerified), "reason", "%q does not go with state %s", r.Reason, r.State)
-	b.number("since", r.Since, 0, maxUnixSeconds)
-	b.number("more", int64(r.More), 0, maxCount)
-	b.number("known", int64(r.Known), 0, maxGPUs)
-	b.number("gpus", int64(len(r.GPUs)), 0, maxGPUs)
-	b.number("faults", int64(len(r.Findings)), 0, maxFindings)
-	b.number("skipped", int64(len(r.Skipped)), 0, int64(len(checks)))
+	b.number("since", r.Since, maxUnixSeconds)
+	b.number("more", int64(r.More), maxCount)
+	b.number("known", int64(r.Known), maxGPUs)
+	b.number("gpus", int64(len(r.GPUs)), maxGPUs)
+	b.number("faults", int64(len(r.Findings)), maxFindings)
+	b.number("skipped", int64(len(r.Skipped)), int64(len(checks)))
 	for _, c := range r.Skipped {
 		b.that(checkRank(c) >= 0, "skipped", "%q is no check", clean(string(c), maxName))
 	}
@@ -211,8 +215,8 @@ func (r Report) validateGPUs(b *bounds) {
 		b.text(field+".uuid", g.UUID, maxName)
 		b.text(field+".product", g.Product, maxName)
 		b.text(field+".cc", g.ComputeCapability, maxName)
-		b.number(field+".mib", int64(g.MemoryMiB), 0, maxMemoryMiB)
-		b.number(field+".parts", int64(len(g.Partitions)), 0, maxInstances)
+		b.number(field+".mib", int64(g.MemoryMiB), maxMemoryMiB)
+		b.number(field+".parts", int64(len(g.Partitions)), maxInstances)
 		validatePartitions(b, field+".parts", g.Partitions)
 	}
 }
@@ -242,13 +246,13 @@ func (f ReportFinding) validate(b *bounds, field string) {
 	b.that(f.Severity == Fatal || f.Severity == Warning, field+".sev", "%q is no severity", clean(string(f.Severity), maxName))
 	b.that(f.Action == "" || f.Action.rank() >= 0, field+".act", "%q is no action", clean(string(f.Action), maxName))
 	if f.GPU != nil {
-		b.number(field+".gpu", int64(*f.GPU), 0, maxGPUs-1)
+		b.number(field+".gpu", int64(*f.GPU), maxGPUs-1)
 	}
 	if f.GI != nil {
-		b.number(field+".gi", int64(*f.GI), 0, maxCount)
+		b.number(field+".gi", int64(*f.GI), maxCount)
 	}
-	b.number(field+".xid", int64(f.XID), 0, maxXIDCode)
-	b.number(field+".n", int64(f.Count), 0, maxCount)
-	b.number(field+".since", f.Since, 0, maxUnixSeconds)
+	b.number(field+".xid", int64(f.XID), maxXIDCode)
+	b.number(field+".n", int64(f.Count), maxCount)
+	b.number(field+".since", f.Since, maxUnixSeconds)
 	b.text(field+".msg", f.Message, maxMessage)
 }

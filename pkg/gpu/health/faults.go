@@ -47,7 +47,7 @@ func (c *collector) add(check Check, reason Reason, gpu int, format string, args
 	if !c.policy.Enabled(check) {
 		return
 	}
-	info, _ := reasonInfo(reason)
+	info := reasonInfo(reason)
 	severity := info.Severity
 	if s := c.policy.Checks[check].Severity; s != "" {
 		severity = s
@@ -146,31 +146,23 @@ func (c *collector) gpu(g GPU) {
 	c.recovery(g)
 }
 
+func (c *collector) when(holds bool, check Check, reason Reason, gpu int, format string, args ...any) {
+	if holds {
+		c.add(check, reason, gpu, format, args...)
+	}
+}
+
 func (c *collector) memory(g GPU) {
 	if e := g.ECC; e != nil {
-		if e.SRAMThreshold {
-			c.add(CheckECC, ECCThresholdExceeded, g.Index, "SRAM errors passed the driver's limit")
-		}
-		if e.Uncorrectable > 0 {
-			c.add(CheckECC, ECCUncorrectable, g.Index, "uncorrectable memory errors since the driver was loaded")
-		}
-		if e.Enabled != e.Pending {
-			c.add(CheckECC, ECCModePending, g.Index, "ECC changes from %s to %s at the next reset", onOff(e.Enabled), onOff(e.Pending))
-		}
+		c.when(e.SRAMThreshold, CheckECC, ECCThresholdExceeded, g.Index, "SRAM errors passed the driver's limit")
+		c.when(e.Uncorrectable > 0, CheckECC, ECCUncorrectable, g.Index, "uncorrectable memory errors since the driver was loaded")
+		c.when(e.Enabled != e.Pending, CheckECC, ECCModePending, g.Index, "ECC changes from %s to %s at the next reset", onOff(e.Enabled), onOff(e.Pending))
 	}
 	if r := g.Rows; r != nil {
-		if r.RemapFailed {
-			c.add(CheckRowRemap, RowRemapFailed, g.Index, "remapping of a memory row failed")
-		}
-		if r.RemapPending {
-			c.add(CheckRowRemap, RowRemapPending, g.Index, "a memory row is remapped at the next reset")
-		}
-		if r.PagesPending {
-			c.add(CheckRowRemap, PageRetirementPending, g.Index, "a memory page is retired at the next reset")
-		}
-		if r.RepairPending {
-			c.add(CheckRowRemap, RepairPending, g.Index, "a channel or TPC is repaired at the next reset")
-		}
+		c.when(r.RemapFailed, CheckRowRemap, RowRemapFailed, g.Index, "remapping of a memory row failed")
+		c.when(r.RemapPending, CheckRowRemap, RowRemapPending, g.Index, "a memory row is remapped at the next reset")
+		c.when(r.PagesPending, CheckRowRemap, PageRetirementPending, g.Index, "a memory page is retired at the next reset")
+		c.when(r.RepairPending, CheckRowRemap, RepairPending, g.Index, "a channel or TPC is repaired at the next reset")
 	}
 	if g.InfoROMValid != nil && !*g.InfoROMValid {
 		c.add(CheckInfoROM, InfoROMCorrupt, g.Index, "the InfoROM is corrupt")

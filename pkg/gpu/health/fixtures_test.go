@@ -47,10 +47,4 @@ func partitionedSample(n int) Sample {
 	return s
 }
 
-// verified is the memory of a node that was ready at start.
-func verified(n int) Memory {
-	_, m := Judge(sample(n), Policy{}, Memory{}, start)
-	return m
-}
-
 func xid(code, gpu int, at time.Time) XIDEvent { return XIDEvent{Code: code, GPU: gpu, GI: -1, At: at} }

@@ -70,7 +70,7 @@ type Verdict struct {
 // Judge holds a sample against a policy. now is the time of the sample; memory is
 // what the previous call returned. Neither argument is changed.
 func Judge(s Sample, p Policy, memory Memory, now time.Time) (Verdict, Memory) {
-	next := memory.forBoot(s.BootID, now)
+	next := memory.forBoot(s.BootID)
 	next.XIDs = recordXIDs(next.XIDs, s.XIDs, p, now)
 	seen := append(faults(s, p, next.GPUs), xidFindings(next.XIDs, p)...)
 	next.Faults = hold(next.Faults, seen, p, next.Verified, now)
@@ -91,7 +91,7 @@ func Judge(s Sample, p Policy, memory Memory, now time.Time) (Verdict, Memory) {
 
 // forBoot forgets everything when the boot ID changed. An unreadable boot ID is
 // no new boot.
-func (m Memory) forBoot(id string, now time.Time) Memory {
+func (m Memory) forBoot(id string) Memory {
 	if id == "" || id == m.BootID {
 		return m
 	}
@@ -183,11 +183,7 @@ func hold(old []Fault, seen []Finding, p Policy, verified bool, now time.Time) [
 			f = Fault{First: now}
 		}
 		delete(byKey, keyOf(s))
-		s.Since = f.First.Unix()
-		f.Finding, f.Last = s, now
-		info, _ := reasonInfo(s.Reason)
-		f.Active = f.Active || !verified || !info.Flaps || now.Sub(f.First) >= p.raise()
-		out = append(out, f)
+		out = append(out, f.again(s, p, verified, now))
 	}
 	for _, f := range old {
 		_, gone := byKey[keyOf(f.Finding)]
@@ -197,6 +193,14 @@ func hold(old []Fault, seen []Finding, p Policy, verified bool, now time.Time) [
 	}
 	slices.SortFunc(out, func(a, b Fault) int { return compareFindings(a.Finding, b.Finding) })
 	return out
+}
+
+// again is the fault after it was seen once more.
+func (f Fault) again(s Finding, p Policy, verified bool, now time.Time) Fault {
+	s.Since = f.First.Unix()
+	f.Finding, f.Last = s, now
+	f.Active = f.Active || !verified || !reasonInfo(s.Reason).Flaps || now.Sub(f.First) >= p.raise()
+	return f
 }
 
 // kept reports whether a fault that was not seen still counts. XID faults have a
@@ -239,7 +243,7 @@ func stateOf(findings []Finding, verified bool) State {
 		if f.Severity != Fatal {
 			continue
 		}
-		if info, _ := reasonInfo(f.Reason); verified || !info.Boots {
+		if verified || !reasonInfo(f.Reason).Boots {
 			return Unhealthy
 		}
 		state = Starting

@@ -7,7 +7,7 @@
 // fill an 8-unit GPU although 3+3 leaves a compute slice free. A [Layout] is a
 // named multiset of profiles that one GPU can hold; names follow mig-parted. A
 // [Plan] covers a demand with the fewest GPUs, and a [NodeLayout] says which
-// GPUs of a node carry which layout, rendered by [MigPartedConfig].
+// GPUs of a node carry which layout, rendered by [PartedConfig].
 //
 // Profile names depend on the memory that a board reports, so they are treated
 // as observed: see [Geometry.Observed]. The figures come from data/mig.yaml,

@@ -22,7 +22,7 @@ func ExampleGeometry_Plan() {
 	// spare 3×1g.10gb, 1×3g.40gb
 }
 
-func ExampleMigPartedConfig() {
+func ExamplePartedConfig() {
 	g, _ := mig.ForProduct("NVIDIA-H100-80GB-HBM3")
 	whole, _ := g.Layout(mig.AllDisabled)
 	balanced, _ := g.Layout(mig.AllBalanced)
@@ -31,7 +31,7 @@ func ExampleMigPartedConfig() {
 		fmt.Println(err)
 		return
 	}
-	config, _ := mig.MigPartedConfig([]mig.NodeLayout{half})
+	config, _ := mig.PartedConfig([]mig.NodeLayout{half})
 	fmt.Print(string(config))
 	// Output:
 	// version: v1

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// MigPartedConfig renders node layouts in mig-parted's format, for the
+// PartedConfig renders node layouts in mig-parted's format, for the
 // ConfigMap that mig-manager reads. Entries are sorted by name; all-disabled is
 // always among them, because mig-manager falls back to it.
 //
 // Layouts of one name for several models become one entry each, told apart by
 // device filters, where their contents differ, as all-balanced does. A model
 // without a known filter, or two contents for one filter, are errors then.
-func MigPartedConfig(layouts []NodeLayout) ([]byte, error) {
+func PartedConfig(layouts []NodeLayout) ([]byte, error) {
 	byName := map[string][]NodeLayout{}
 	for i, n := range layouts {
 		if n.Geometry() == nil {

@@ -112,7 +112,7 @@ type migPartedEntry struct {
 	Held    map[string]int `yaml:"mig-devices,omitempty"`
 }
 
-func TestMigPartedConfig(t *testing.T) {
+func TestPartedConfig(t *testing.T) {
 	h100 := func(name string) mig.Layout { return layout(t, "h100-80gb", name) }
 	inference, err := geometry(t, "h100-80gb").LayoutOf("inference", mig.Demand{"3g.40gb": 1, "1g.10gb+me": 1})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestMigPartedConfig(t *testing.T) {
 		"an empty one": {nodes: []mig.NodeLayout{{}}, wantErr: "layouts[0] is empty; make it with NewNodeLayout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := mig.MigPartedConfig(tc.nodes)
+			out, err := mig.PartedConfig(tc.nodes)
 			if wantError(t, err, tc.wantErr) {
 				return
 			}
@@ -166,9 +166,9 @@ func TestMigPartedConfig(t *testing.T) {
 	}
 }
 
-// TestMigPartedConfigHoldsEveryLayout renders all named layouts of all models
+// TestPartedConfigHoldsEveryLayout renders all named layouts of all models
 // with a filter, as one ConfigMap for a mixed cluster, in two orders.
-func TestMigPartedConfigHoldsEveryLayout(t *testing.T) {
+func TestPartedConfigHoldsEveryLayout(t *testing.T) {
 	var nodes, reversed []mig.NodeLayout
 	for _, g := range mig.Geometries() {
 		if len(g.DeviceFilter()) == 0 {
@@ -179,8 +179,8 @@ func TestMigPartedConfigHoldsEveryLayout(t *testing.T) {
 			nodes, reversed = append(nodes, n), append([]mig.NodeLayout{n}, reversed...)
 		}
 	}
-	out, err := mig.MigPartedConfig(nodes)
-	again, errAgain := mig.MigPartedConfig(reversed)
+	out, err := mig.PartedConfig(nodes)
+	again, errAgain := mig.PartedConfig(reversed)
 	var got migParted
 	if err := errors.Join(err, errAgain, yaml.Unmarshal(out, &got)); err != nil || string(out) != string(again) {
 		t.Fatalf("the order of the input shows, or %v", err)

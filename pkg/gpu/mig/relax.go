@@ -11,7 +11,7 @@ const (
 )
 
 // relax solves the linear relaxation by the simplex method on its dual, which
-// starts feasible: maximise the price of the demand such that no pattern is
+// starts feasible: maximize the price of the demand such that no pattern is
 // worth more than one GPU. It returns how often to use each pattern, and keeps
 // the prices for bound.
 func (p *problem) relax() []float64 {

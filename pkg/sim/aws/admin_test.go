@@ -36,7 +36,7 @@ func TestAdminInterface(t *testing.T) {
 		{"GET", "/_sim/healthz", "", 200, `"ok": true`},
 		{"POST", "/_sim/faults", `{"kind":"capacity","instanceType":"g5.*","capacityType":"spot","for":"90s"}`, 200, `"id": "fault-`},
 		{"GET", "/_sim/faults", "", 200, `"until": "2026-07-20T12:01:30Z"`},
-		{"POST", "/_sim/faults", `{"kind":"capacity","colour":"red"}`, 400, `unknown field \"colour\"`},
+		{"POST", "/_sim/faults", `{"kind":"capacity","color":"red"}`, 400, `unknown field \"color\"`},
 		{"POST", "/_sim/faults", `{"kind":"capacity","for":"soon"}`, 400, `parsing duration \"soon\"`},
 		{"POST", "/_sim/faults", `{"kind":"capacity"}{}`, 400, "more than one document"},
 		{"DELETE", "/_sim/faults/fault-1", "", 400, `clearing fault \"fault-1\"`},

@@ -111,7 +111,7 @@ func TestDescribeNetworkByTags(t *testing.T) {
 	if len(groups.SecurityGroups) != 1 || *groups.SecurityGroups[0].GroupName != "eks-cluster-sg-demo" {
 		t.Errorf("security groups are %v", groups.SecurityGroups)
 	}
-	_, err = w.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("colour", "red")}})
+	_, err = w.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []types.Filter{filter("color", "red")}})
 	if w.code(err) != "InvalidParameterValue" {
 		t.Errorf("an unknown filter gives %v", err)
 	}

@@ -38,15 +38,11 @@ func fields[T any](attributes func(T) map[string]string) filterValues[T] {
 // filtered keeps the items that pass every Filter.N of the request.
 func filtered[T any](p *params, items []T, values filterValues[T]) ([]T, error) {
 	filters := p.list("Filter")
-	var zero T
+	if len(items) == 0 {
+		return items, nil
+	}
 	for _, f := range filters {
-		sample := zero
-		if len(items) > 0 {
-			sample = items[0]
-		} else {
-			return items, nil
-		}
-		if _, known := values(sample, f.str("Name")); !known {
+		if _, known := values(items[0], f.str("Name")); !known {
 			return nil, newError("InvalidParameterValue", "The filter '%s' is invalid", f.str("Name"))
 		}
 	}

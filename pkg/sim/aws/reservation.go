@@ -16,7 +16,7 @@ type Reservation struct {
 	// Open lets any matching on-demand instance use it; otherwise only those that name it.
 	Open bool              `json:"open,omitempty"`
 	Tags map[string]string `json:"tags,omitempty"`
-	// EndDate ends it; nil lasts until it is cancelled.
+	// EndDate ends it; nil lasts until it is canceled.
 	EndDate *time.Time `json:"endDate,omitempty"`
 }
 

@@ -3,8 +3,6 @@ package node
 import (
 	"fmt"
 	"maps"
-	"math"
-	"slices"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/mig"
@@ -52,7 +50,7 @@ func (c catalogue) Predict(instanceType string, p Partition) (map[string]string,
 		if offered, err = resourcesOf(layout, p.Strategy, shape.GPUs); err != nil {
 			return nil, nil, err
 		}
-		state.MIG.Devices, state.MIG.WholeGPUs = devicesOf(layout, shape.GPUs)
+		state.MIG.Devices, state.MIG.WholeGPUs = catalog.PartitionsOf(layout, shape.GPUs)
 	}
 	shared, err := p.Sharing.state(shape, state.MIG)
 	if err != nil {
@@ -90,45 +88,6 @@ func resourcesOf(layout mig.NodeLayout, strategy string, gpus int) (map[string]i
 		return map[string]int{mig.WholeGPUResource: gpus}, nil
 	}
 	return layout.Resources(mig.Strategy(strategy), gpus)
-}
-
-func devicesOf(layout mig.NodeLayout, gpus int) (devices []catalog.MIGDevices, whole int) {
-	if layout.Geometry() == nil {
-		return nil, 0
-	}
-	layouts, err := layout.Layouts(gpus)
-	if err != nil {
-		return nil, 0
-	}
-	counts := mig.Demand{}
-	for _, l := range layouts {
-		if !l.MIGEnabled() {
-			whole++
-		}
-		counts = counts.Plus(l.Counts())
-	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		d := catalog.MIGDevices{Profile: name, Count: counts[name], Attributes: map[string]int{}}
-		if profile, err := layout.Geometry().Profile(name); err == nil {
-			describe(&d, profile)
-		}
-		devices = append(devices, d)
-	}
-	if len(devices) == 0 {
-		whole = 0
-	}
-	return devices, whole
-}
-
-func describe(d *catalog.MIGDevices, p mig.Profile) {
-	d.Attributes["slices.gi"] = p.ComputeSlices()
-	d.Attributes["slices.ci"] = p.ComputeSlices()
-	if gib, ok := p.MemoryGiB(); ok {
-		d.MemoryMiB = int(math.Round(gib * 1024))
-	}
-	if sms, ok := p.SMs(); ok {
-		d.Attributes["multiprocessors"] = sms
-	}
 }
 
 func (s Sharing) section() (strategy sharing.Strategy, section *Replicated) {

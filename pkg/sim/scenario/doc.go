@@ -4,7 +4,7 @@
 // nodes, and a list of steps. A step either does something (apply, scale, fail, interrupt, kill the
 // controller, …) or expects something by a deadline. The engine knows the sandbox only through the
 // World interface: it asks for a Snapshot, a plain value, and hands it to pure checks, so that every
-// rule of judgement is tested without a cluster.
+// rule of judgment is tested without a cluster.
 //
 // Files are decoded strictly. A key that no field claims is an error that names the file, the line,
 // the key and the keys that would have been understood.

@@ -21,7 +21,7 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 		wantMessage string
 	}{
 		"an unknown field at the top": {
-			text: minimal + "colour: red\n", wantLine: 4, wantMessage: `unknown field "colour" in a scenario; known fields: description,`,
+			text: minimal + "color: red\n", wantLine: 4, wantMessage: `unknown field "color" in a scenario; known fields: description,`,
 		},
 		"an unknown field deep down": {
 			text:     "name: x\nsteps:\n  - expect:\n      pods:\n        - {selctor: a=b, count: 3}\n",

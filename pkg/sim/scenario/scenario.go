@@ -66,7 +66,7 @@ type NodeSettings struct {
 	Faults []node.Fault `yaml:"faults"`
 }
 
-// LocalNodes are identical machines of a local data centre.
+// LocalNodes are identical machines of a local data center.
 type LocalNodes struct {
 	// Name is the prefix of the node names: <name>-1, <name>-2, …
 	Name string `yaml:"name"`

@@ -57,7 +57,7 @@ func (c Content) layouts(before map[string]string) (map[string]string, error) {
 	for _, p := range c.Pools {
 		all = append(all, p.MIG.All()...)
 	}
-	rendered, err := mig.MigPartedConfig(all)
+	rendered, err := mig.PartedConfig(all)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package verification_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/trials"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/node/verification"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/health"
 )
@@ -50,9 +49,7 @@ var (
 )
 
 func TestVerification(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Verification")
 }

@@ -2,14 +2,11 @@ package trial_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +24,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/trials"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/nodeclaim/trial"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
@@ -57,9 +55,7 @@ func (w *wishes) IsNodeNominated(id string) bool { return w.pods.Has(id) }
 func (w *wishes) HasBufferPods(id string) bool   { return w.buffers.Has(id) }
 
 func TestTrial(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Trial")
 }

@@ -4,7 +4,7 @@
 // The trace is of pods on a fixed fleet of another provider. Here only its
 // demand counts: the requests of each pod, in the order of arrival, and the GPU
 // models that it accepts, for which models.csv lists what can stand in. Pods
-// that ask for a part of a GPU are left out by Whole. Durations are not modelled.
+// that ask for a part of a GPU are left out by Whole. Durations are not modeled.
 package openb
 
 import (
