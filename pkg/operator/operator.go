@@ -44,9 +44,9 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	if coreoptions.FromContext(ctx).FeatureGates.ReservedCapacity {
 		awsv1.CapacityReservationsEnabled = true
 	}
-	measured := metrics.Decorate(adoption.Decorate(
-		newAWSCloudProvider(ctx, op), op.GetAPIReader(), op.Clock, completeAdopted(op.GetClient(), op.CABundle),
-	))
+	measured := metrics.Decorate(adoption.Decorate(newAWSCloudProvider(ctx, op), adoption.Options{
+		Reader: op.GetAPIReader(), Cache: op.GetClient(), Clock: op.Clock, Complete: completeAdopted(op.GetClient(), op.CABundle),
+	}))
 	gpuPools := &pools.Store{}
 	gpus := lo.Must(loadCatalog(options.FromContext(ctx).CatalogFile))
 	cloudProvider := cloudprovider.Decorate(

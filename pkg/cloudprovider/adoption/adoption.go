@@ -23,8 +23,9 @@ const (
 	// kept for adoption. Karpenter retries the launches of a dead controller
 	// within seconds of its start.
 	Window = time.Minute
-	// MaxAge is the greatest age of an instance that is adopted. An older one
-	// was missed by a garbage collection too, for reasons that are not ours.
+	// MaxAge is the greatest age of an instance that is adopted, or withheld from List
+	// because its NodeClaim may not be written yet. An older one was missed by a
+	// garbage collection too, for reasons that are not ours.
 	MaxAge = 10 * time.Minute
 )
 
@@ -36,9 +37,7 @@ var _ corecloudprovider.CloudProvider = (*decorator)(nil)
 
 type decorator struct {
 	corecloudprovider.CloudProvider
-	reader   client.Reader
-	clock    clock.Clock
-	complete Complete
+	Options
 
 	mu sync.Mutex
 	// looked is set by the first Create or List, whatever the look found.
@@ -48,22 +47,36 @@ type decorator struct {
 	// candidates are instances without a NodeClaim, by provider ID.
 	candidates map[string]*karpv1.NodeClaim
 	// handed are provider IDs that were returned by Create and that no NodeClaim
-	// carried yet when List last looked.
-	handed map[string]struct{}
+	// in the cache carried yet when List last looked, with the time of return.
+	handed map[string]time.Time
+	// launching counts the calls of Create that wait for inner, by NodePool.
+	launching map[string]int
 }
 
-// Decorate returns inner with adoption. reader lists NodeClaims; it must not lag
-// behind the API server, so pass the manager's API reader and not its cache.
-// complete may be nil.
-func Decorate(inner corecloudprovider.CloudProvider, reader client.Reader, clk clock.Clock, complete Complete) corecloudprovider.CloudProvider {
-	return &decorator{CloudProvider: inner, reader: reader, clock: clk, complete: complete, handed: map[string]struct{}{}}
+// Options are what Decorate needs besides a CloudProvider.
+type Options struct {
+	// Reader lists NodeClaims for the one look at the start. It must not lag behind
+	// the API server: pass the manager's API reader.
+	Reader client.Reader
+	// Cache lists NodeClaims as the garbage collections see them: pass the manager's
+	// client, whose cache they read.
+	Cache client.Reader
+	Clock clock.Clock
+	// Complete may be nil.
+	Complete Complete
+}
+
+// Decorate returns inner with adoption, and with instances whose launch is not
+// written down yet withheld from List.
+func Decorate(inner corecloudprovider.CloudProvider, o Options) corecloudprovider.CloudProvider {
+	return &decorator{CloudProvider: inner, Options: o, handed: map[string]time.Time{}, launching: map[string]int{}}
 }
 
 // Create returns an instance that waits for adoption, or else what inner returns.
 func (d *decorator) Create(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	adopted := d.adopt(ctx, nodeClaim)
 	if adopted == nil {
-		return d.CloudProvider.Create(ctx, nodeClaim)
+		return d.launch(ctx, nodeClaim)
 	}
 	log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(nodeClaim), "provider-id", adopted.Status.ProviderID).
 		Info("adopted an instance that an earlier controller launched")
@@ -71,32 +84,66 @@ func (d *decorator) Create(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*k
 	return adopted, nil
 }
 
-// List hides what still waits for adoption, and what was handed out and is not
-// written down yet: the provider's garbage collection would end both.
-func (d *decorator) List(ctx context.Context) ([]*karpv1.NodeClaim, error) {
+// launch remembers the launch from before inner is asked until a NodeClaim carries
+// its instance, so that List knows of it at every moment in between.
+func (d *decorator) launch(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+	pool := nodeClaim.Labels[karpv1.NodePoolLabelKey]
+	d.mu.Lock()
+	d.launching[pool]++
+	d.mu.Unlock()
+	created, err := d.CloudProvider.Create(ctx, nodeClaim)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.look(ctx)
+	if d.launching[pool]--; d.launching[pool] == 0 {
+		delete(d.launching, pool)
+	}
+	if err == nil && created != nil {
+		d.handed[created.Status.ProviderID] = d.Clock.Now()
+	}
+	return created, err
+}
+
+// List hides what still waits for adoption, and what was launched or handed out and
+// no NodeClaim carries yet: a garbage collection would end both.
+//
+// Karpenter's own collection reads the cache before it calls List, the provider's
+// after it. The cache only moves forward, so that what it shows as written in
+// between is so for the provider's, and what it does not show had no provider ID for
+// Karpenter's either.
+func (d *decorator) List(ctx context.Context) ([]*karpv1.NodeClaim, error) {
+	d.lookOnce(ctx)
 	all, err := d.CloudProvider.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(d.handed) > 0 {
-		claimed, err := d.claimed(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for id := range d.handed {
-			if _, ok := claimed[id]; ok {
-				delete(d.handed, id)
-			}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.handed)+len(d.launching) == 0 && len(d.candidates) == 0 {
+		return all, nil
+	}
+	claimed, err := claimed(ctx, d.Cache)
+	if err != nil {
+		return nil, err
+	}
+	for id, at := range d.handed {
+		if _, ok := claimed[id]; ok || d.Clock.Since(at) > MaxAge {
+			delete(d.handed, id)
 		}
 	}
 	return lo.Reject(all, func(nc *karpv1.NodeClaim, _ int) bool {
+		if _, ok := claimed[nc.Status.ProviderID]; ok {
+			return false
+		}
 		_, waits := d.candidates[nc.Status.ProviderID]
 		_, handed := d.handed[nc.Status.ProviderID]
-		return waits || handed
+		return waits || handed || d.mayBeLaunching(nc)
 	}), nil
+}
+
+// mayBeLaunching tells of an unclaimed instance whether a call of Create that has not
+// returned yet may be about to return it.
+func (d *decorator) mayBeLaunching(instance *karpv1.NodeClaim) bool {
+	return d.launching[instance.Labels[karpv1.NodePoolLabelKey]] > 0 && d.Clock.Since(instance.CreationTimestamp.Time) <= MaxAge
 }
 
 func (d *decorator) adopt(ctx context.Context, wanted *karpv1.NodeClaim) *karpv1.NodeClaim {
@@ -109,17 +156,23 @@ func (d *decorator) adopt(ctx context.Context, wanted *karpv1.NodeClaim) *karpv1
 		if !meets(candidate, wanted, requirements) {
 			continue
 		}
-		if d.complete != nil {
-			if err := d.complete(ctx, wanted, candidate); err != nil {
+		if d.Complete != nil {
+			if err := d.Complete(ctx, wanted, candidate); err != nil {
 				log.FromContext(ctx).Error(err, "completing an instance for adoption, launching another")
 				continue
 			}
 		}
 		delete(d.candidates, candidate.Status.ProviderID)
-		d.handed[candidate.Status.ProviderID] = struct{}{}
+		d.handed[candidate.Status.ProviderID] = d.Clock.Now()
 		return candidate
 	}
 	return nil
+}
+
+func (d *decorator) lookOnce(ctx context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.look(ctx)
 }
 
 // look finds, once, the instances that no NodeClaim knows, and forgets them after
@@ -128,36 +181,37 @@ func (d *decorator) adopt(ctx context.Context, wanted *karpv1.NodeClaim) *karpv1
 // is done, so that no launch of this process is under way meanwhile.
 func (d *decorator) look(ctx context.Context) {
 	if d.looked {
-		if d.clock.Now().After(d.until) {
+		if d.Clock.Now().After(d.until) {
 			d.candidates = nil
 		}
 		return
 	}
 	d.looked = true
-	d.until = d.clock.Now().Add(Window)
+	d.until = d.Clock.Now().Add(Window)
 	instances, err := d.CloudProvider.List(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "listing instances for adoption, going on without")
 		return
 	}
-	claimed, err := d.claimed(ctx)
+	known, err := claimed(ctx, d.Reader)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "listing nodeclaims for adoption, going on without")
 		return
 	}
 	d.candidates = map[string]*karpv1.NodeClaim{}
 	for _, instance := range instances {
-		_, known := claimed[instance.Status.ProviderID]
-		young := d.clock.Since(instance.CreationTimestamp.Time) <= MaxAge
-		if !known && young && instance.DeletionTimestamp.IsZero() {
+		_, taken := known[instance.Status.ProviderID]
+		young := d.Clock.Since(instance.CreationTimestamp.Time) <= MaxAge
+		if !taken && young && instance.DeletionTimestamp.IsZero() {
 			d.candidates[instance.Status.ProviderID] = instance
 		}
 	}
 }
 
-func (d *decorator) claimed(ctx context.Context) (map[string]struct{}, error) {
+// claimed are the provider IDs that NodeClaims carry.
+func claimed(ctx context.Context, reader client.Reader) (map[string]struct{}, error) {
 	claims := &karpv1.NodeClaimList{}
-	if err := d.reader.List(ctx, claims); err != nil {
+	if err := reader.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodeclaims, %w", err)
 	}
 	ids := map[string]struct{}{}

@@ -29,15 +29,21 @@ type cloud struct {
 	instances []*karpv1.NodeClaim
 	bought    int
 	listErr   error
+	createErr error
+	// answer, if set, is what Create waits for between the purchase and its return.
+	answer chan struct{}
 }
 
 func (c *cloud) Create(_ context.Context, nc *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.bought++
 	bought := instance(fmt.Sprintf("new-%03d", c.bought), nc.Labels[karpv1.NodePoolLabelKey], start, nil)
 	c.instances = append(c.instances, bought)
-	return bought, nil
+	c.mu.Unlock()
+	if c.answer != nil {
+		<-c.answer
+	}
+	return bought, c.createErr
 }
 
 func (c *cloud) List(context.Context) ([]*karpv1.NodeClaim, error) {
@@ -90,6 +96,11 @@ func requires(key string, values ...string) karpv1.NodeSelectorRequirementWithMi
 	return karpv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
 }
 
+// decorate reads cache and API server alike.
+func decorate(inner *cloud, a *api, clk *clocktesting.FakeClock, complete adoption.Complete) corecloudprovider.CloudProvider {
+	return adoption.Decorate(inner, adoption.Options{Reader: a, Cache: a, Clock: clk, Complete: complete})
+}
+
 func TestCreate(t *testing.T) {
 	terminating := instance("orphan", "gpu", start, nil)
 	terminating.DeletionTimestamp = &metav1.Time{Time: start}
@@ -135,7 +146,7 @@ func TestCreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := &cloud{instances: tc.instances, listErr: tc.listErr}
-			provider := adoption.Decorate(inner, &api{claims: tc.known, err: tc.apiErr}, clocktesting.NewFakeClock(start), tc.complete)
+			provider := decorate(inner, &api{claims: tc.known, err: tc.apiErr}, clocktesting.NewFakeClock(start), tc.complete)
 			got, err := provider.Create(context.Background(), tc.wanted)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +165,7 @@ func TestCrashInABurst(t *testing.T) {
 	for i := range 25 {
 		inner.instances = append(inner.instances, instance(fmt.Sprintf("old-%02d", i), "gpu", start, nil))
 	}
-	provider := adoption.Decorate(inner, reader, clocktesting.NewFakeClock(start), nil)
+	provider := decorate(inner, reader, clocktesting.NewFakeClock(start), nil)
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() {
@@ -186,7 +197,7 @@ func TestListWithholds(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
 	inner := &cloud{instances: []*karpv1.NodeClaim{instance("a", "gpu", start, nil), instance("b", "gpu", start, nil)}}
 	reader := &api{}
-	provider := adoption.Decorate(inner, reader, clk, nil)
+	provider := decorate(inner, reader, clk, nil)
 
 	if diff := cmp.Diff([]string(nil), shown(t, provider)); diff != "" {
 		t.Errorf("both wait for adoption, yet List shows (-want +got):\n%s", diff)
@@ -213,6 +224,79 @@ func TestListWithholds(t *testing.T) {
 	if _, err := provider.List(context.Background()); !errors.Is(err, inner.listErr) {
 		t.Errorf("List returned %v, want the inner error", err)
 	}
+}
+
+// TestListWithholdsLaunches follows one launch from the purchase until the cache shows it,
+// beside an instance of the same NodePool and one of another that nobody knows.
+func TestListWithholdsLaunches(t *testing.T) {
+	clk := clocktesting.NewFakeClock(start)
+	inner := &cloud{instances: []*karpv1.NodeClaim{instance("orphan", "gpu", start.Add(-2*adoption.MaxAge), nil), instance("other", "cpu", start.Add(-2*adoption.MaxAge), nil)}, answer: make(chan struct{})}
+	server, cache := &api{}, &api{}
+	provider := adoption.Decorate(inner, adoption.Options{Reader: server, Cache: cache, Clock: clk})
+	want := func(when string, ids ...string) {
+		t.Helper()
+		if diff := cmp.Diff(ids, shown(t, provider)); diff != "" {
+			t.Errorf("%s, List shows (-want +got):\n%s", when, diff)
+		}
+	}
+	want("before the launch", "orphan", "other")
+	created := make(chan *karpv1.NodeClaim)
+	go func() {
+		nc, _ := provider.Create(context.Background(), claim("gpu"))
+		created <- nc
+	}()
+	for len(inner.listed()) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	clk.Step(time.Minute)
+	want("while the cloud has not answered", "orphan", "other")
+	close(inner.answer)
+	launched := <-created
+	want("before it is written down", "orphan", "other")
+	server.write(launched)
+	want("before the cache has it", "orphan", "other")
+	cache.write(launched)
+	want("once the cache has it", "new-001", "orphan", "other")
+	cache.claims = nil
+	want("once its NodeClaim has gone", "new-001", "orphan", "other")
+}
+
+func TestListShowsLaunchesThatNobodyWritesDown(t *testing.T) {
+	clk := clocktesting.NewFakeClock(start)
+	inner, reader := &cloud{}, &api{}
+	provider := decorate(inner, reader, clk, nil)
+	if _, err := provider.Create(context.Background(), claim("gpu")); err != nil {
+		t.Fatal(err)
+	}
+	inner.createErr = errors.New("unknown outcome")
+	if _, err := provider.Create(context.Background(), claim("gpu")); !errors.Is(err, inner.createErr) {
+		t.Fatalf("Create returned %v, want the inner error", err)
+	}
+	if diff := cmp.Diff([]string{"new-002"}, shown(t, provider)); diff != "" {
+		t.Errorf("a launch that failed is for the garbage collection (-want +got):\n%s", diff)
+	}
+	clk.Step(adoption.MaxAge + time.Second)
+	if diff := cmp.Diff([]string{"new-001", "new-002"}, shown(t, provider)); diff != "" {
+		t.Errorf("a launch that was not written down in time is, too (-want +got):\n%s", diff)
+	}
+	clk.SetTime(start)
+	reader.err = errors.New("no cache")
+	if _, err := provider.Create(context.Background(), claim("gpu")); !errors.Is(err, inner.createErr) {
+		t.Fatalf("Create returned %v, want the inner error", err)
+	}
+	inner.createErr = nil
+	if _, err := provider.Create(context.Background(), claim("gpu")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.List(context.Background()); !errors.Is(err, reader.err) {
+		t.Errorf("List returned %v, want the error of the cache: a guess could end a launch", err)
+	}
+}
+
+func (c *cloud) listed() []*karpv1.NodeClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.instances)
 }
 
 func shown(t *testing.T, provider corecloudprovider.CloudProvider) []string {
