@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/utils/clock"
 )
 
 // look is how often the script and the kubelet's socket are looked at.

@@ -13,18 +13,6 @@ import (
 	"time"
 )
 
-// Command is a program to run in the machine.
-type Command struct {
-	Args []string `json:"args"`
-}
-
-// Result is how a Command ended.
-type Result struct {
-	// Code is the exit status, 128 plus the signal where one ended it.
-	Code   int    `json:"code"`
-	Output string `json:"output"`
-}
-
 // maxRequest bounds a request's body.
 const maxRequest = 1 << 20
 

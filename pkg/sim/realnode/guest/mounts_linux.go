@@ -19,13 +19,13 @@ var software = []string{"bin", "etc", "lib", "lib32", "lib64", "libx32", "opt", 
 // kernelSettings are values that the kubelet demands of settings that are not a namespace's. It
 // finds them as it wants them, in files of the machine; the host's stay as they are.
 var kernelSettings = map[string]string{
-	"vm/overcommit_memory":       "1",
-	"vm/panic_on_oom":            "0",
-	"kernel/panic":               "10",
-	"kernel/panic_on_oops":       "1",
-	"kernel/keys/root_maxkeys":   "1000000",
-	"kernel/keys/root_maxbytes":  "25000000",
-	"kernel/random/boot_id":      "", // the machine's
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+	"kernel/random/boot_id":     "", // the machine's
 }
 
 // tree makes mounts below a root and keeps the first error, so that what to mount reads as a list.
@@ -252,14 +252,6 @@ func enterRoot(spec Spec) error {
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("entering the machine's root, %w", err)
-	}
-	for _, path := range slices.Sorted(maps.Keys(spec.Files)) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("writing %s, %w", path, err)
-		}
-		if err := os.WriteFile(path, []byte(spec.Files[path]), 0o600); err != nil {
-			return fmt.Errorf("writing %s, %w", path, err)
-		}
 	}
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("setting the host name, %w", err)

@@ -76,15 +76,6 @@ func (r *reaper) start(args, env []string, output *os.File) (pid int, ended <-ch
 	return pid, done, nil
 }
 
-// Status is how a service does.
-type Status struct {
-	Name string `json:"name"`
-	// PID is the machine's process ID, 0 while it does not run.
-	PID int `json:"pid"`
-	// Starts counts since boot.
-	Starts int `json:"starts"`
-}
-
 // service is one program that is kept running while it is wanted.
 type service struct {
 	Service

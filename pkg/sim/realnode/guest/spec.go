@@ -45,8 +45,6 @@ type Spec struct {
 	// Forward maps TCP addresses on which the machine's init listens to Unix sockets of the
 	// host: network namespaces part the first and not the second.
 	Forward map[string]string `json:"forward"`
-	// Files are written before any service starts; the paths are the machine's.
-	Files map[string]string `json:"files"`
 	// Services start in this order at boot.
 	Services []Service `json:"services"`
 }
@@ -65,7 +63,7 @@ func (s Spec) Disk() string { return filepath.Join(s.Dir, "disk") }
 func (s Spec) Shared() string { return filepath.Join(s.Dir, "shared") }
 
 // Logs is where the output of services goes on the host.
-func (s Spec) Logs() string { return filepath.Join(s.Dir, "logs") }
+func (s Spec) Logs() string { return filepath.Join(s.Shared(), "logs") }
 
 func (s Spec) root() string { return filepath.Join(s.Dir, "root") }
 
