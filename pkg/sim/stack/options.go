@@ -8,8 +8,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws/kwoknode"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/node"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/scenario"
 )
@@ -25,6 +28,9 @@ type Options struct {
 	Settings scenario.Settings
 	// Ports fix ports; zero fields take free ones.
 	Ports Ports
+	// Launcher makes nodes of instances; nil makes KWOK's. It is called once, when the control
+	// plane is up.
+	Launcher func(*controlplane.ControlPlane, client.Client) (aws.NodeLauncher, error)
 	// Operands run on each GPU node beside NVIDIA's software.
 	Operands []node.Operand
 	// Progress hears of each phase. It may be nil, and is called from one goroutine.
@@ -54,6 +60,11 @@ func (o *Options) complete() error {
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
+	}
+	if o.Launcher == nil {
+		o.Launcher = func(_ *controlplane.ControlPlane, api client.Client) (aws.NodeLauncher, error) {
+			return kwoknode.New(api, kwoknode.Options{}), nil
+		}
 	}
 	if o.Settings.Boot == nil {
 		boot := node.Fixed(defaultBoot)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
-	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws/kwoknode"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/gpuagent"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/node"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/scenario"
@@ -131,6 +130,10 @@ func (s *Stack) startCloud(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client, %w", err)
 	}
+	launcher, err := s.opts.Launcher(s.plane, direct)
+	if err != nil {
+		return fmt.Errorf("making nodes, %w", err)
+	}
 	s.cloud, err = aws.New(aws.Options{
 		Addr:              "127.0.0.1:" + strconv.Itoa(s.opts.Ports.AWS),
 		StatePath:         filepath.Join(s.opts.Dir, "aws.json"),
@@ -143,7 +146,7 @@ func (s *Stack) startCloud(ctx context.Context) error {
 		ClusterName:       clusterName,
 		ClusterEndpoint:   s.plane.URL(),
 		InterruptionQueue: interruptionQueue,
-		Launcher:          kwoknode.New(direct, kwoknode.Options{}),
+		Launcher:          launcher,
 	})
 	if err != nil {
 		return err
