@@ -4,9 +4,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 
@@ -22,6 +24,14 @@ func condition(p *v1alpha1.GPUPool, name string, status metav1.ConditionStatus, 
 	Expect(c.Status).To(Equal(status), c.Message)
 	Expect(c.Reason).To(Equal(reason))
 	Expect(c.Message).To(message)
+}
+
+// expectGauge looks at a gauge of the pool.
+func expectGauge(name string, value float64) {
+	GinkgoHelper()
+	metric, found := FindMetricWithLabelValues(name, map[string]string{"gpupool": poolName})
+	Expect(found).To(BeTrue(), name)
+	Expect(metric.GetGauge().GetValue()).To(Equal(value), name)
 }
 
 var _ = Describe("Status", func() {
@@ -98,6 +108,40 @@ var _ = Describe("Status", func() {
 		Expect(available.GetGauge().GetValue()).To(BeEquivalentTo(p.Status.GPUs.Ready))
 		Expect(p.Status.Layouts).To(Equal([]v1alpha1.LayoutStatus{{Name: "all-1g.10gb", Nodes: 1}, {Name: "all-balanced", Nodes: 2}}))
 		Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+	})
+
+	It("should have the limits as metrics while there are limits", func() {
+		p := gpuPool(nil)
+		p.Spec.Limits = v1alpha1.Limits{GPUs: lo.ToPtr(int32(16)), PricePerHour: lo.ToPtr("120.5")}
+		ExpectApplied(ctx, env.Client, p, nodePool("member"))
+		resolve()
+		update()
+		expectGauge("karpenter_gpu_pool_gpus_limit", 16)
+		expectGauge("karpenter_gpu_pool_price_limit_dollars_per_hour", 120.5)
+
+		p.Spec.Limits = v1alpha1.Limits{}
+		ExpectApplied(ctx, env.Client, p)
+		update()
+		for _, name := range []string{"karpenter_gpu_pool_gpus_limit", "karpenter_gpu_pool_price_limit_dollars_per_hour"} {
+			_, found := FindMetricWithLabelValues(name, map[string]string{"gpupool": poolName})
+			Expect(found).To(BeFalse(), name)
+		}
+		expectGauge("karpenter_gpu_pool_nodes", 0)
+	})
+
+	It("should take the metrics of a pool that is gone away", func() {
+		p := gpuPool(nil)
+		ExpectApplied(ctx, env.Client, p, nodePool("member"))
+		resolve()
+		update()
+		expectGauge("karpenter_gpu_pool_price_dollars_per_hour", 0)
+		ExpectDeleted(ctx, env.Client, p)
+		_, err := statuses.LookUp(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{"karpenter_gpu_pool_gpus", "karpenter_gpu_pool_nodes", "karpenter_gpu_pool_price_dollars_per_hour"} {
+			_, found := FindMetricWithLabelValues(name, map[string]string{"gpupool": poolName})
+			Expect(found).To(BeFalse(), name)
+		}
 	})
 
 	It("should write only what has changed", func() {

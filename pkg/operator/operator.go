@@ -13,6 +13,7 @@ import (
 	awsoptions "github.com/aws/karpenter-provider-aws/pkg/operator/options"
 	"github.com/awslabs/operatorpkg/controller"
 	"github.com/awslabs/operatorpkg/option"
+	operatorstatus "github.com/awslabs/operatorpkg/status"
 	"github.com/samber/lo"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,10 +89,12 @@ func quotaError(err error) bool {
 }
 
 func newPoolControllers(ctx context.Context, op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, gpuPools *pools.Store, gpus *catalog.Catalog, holds *provisioning.Holds) []controller.Controller {
-	return controllers.Pools{
+	own := controllers.Pools{
 		Clock: op.Clock, Client: op.GetClient(), Uncached: op.GetAPIReader(), CloudProvider: cloudProvider, Recorder: op.EventRecorder,
 		Pools: gpuPools, Catalog: gpus, Holds: holds, Namespace: options.FromContext(ctx).GPUOperatorNamespace,
 	}.Controllers()
+	// Conditions as metrics and their transitions as events, as Karpenter has them for NodePools.
+	return append(own, operatorstatus.NewController[*v1alpha1.GPUPool](op.GetClient(), op.GetEventRecorderFor("karpenter"))) //nolint:staticcheck // SA1019: operatorpkg takes the recorder of client-go
 }
 
 func newAWSCloudProvider(ctx context.Context, op *awsoperator.Operator) corecloudprovider.CloudProvider {

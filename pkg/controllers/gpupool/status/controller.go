@@ -34,6 +34,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/metrics"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
@@ -134,16 +135,16 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(byPoolLabel)).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool)).
-		Complete(reconcile.Func(c.lookUp))
+		Complete(reconcile.Func(c.LookUp))
 }
 
-// lookUp reconciles the pool that a request names; one that is gone takes its
+// LookUp reconciles the pool that a request names; one that is gone takes its
 // metrics with it.
-func (c *Controller) lookUp(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (c *Controller) LookUp(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	p := &v1alpha1.GPUPool{}
 	if err := c.kubeClient.Get(ctx, req.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
-			forget(req.Name)
+			metrics.ForgetPool(req.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

@@ -3,13 +3,13 @@ package status
 import (
 	opmetrics "github.com/awslabs/operatorpkg/metrics"
 	"github.com/prometheus/client_golang/prometheus"
-	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/metrics"
 )
 
 const (
-	poolLabel  = "gpupool"
+	subsystem  = "pool"
 	stateLabel = "state"
 )
 
@@ -22,40 +22,56 @@ const (
 	stateUnhealthy    = "unhealthy"
 )
 
+// state is the state of GPUs.
+var state = opmetrics.Label{Name: stateLabel, Help: "ready, provisioning, warm or unhealthy.", Values: []opmetrics.Value{
+	{Name: stateReady, Help: "Verified and at work or free, warm ones included."},
+	{Name: stateProvisioning, Help: "Of nodes that are launched and not yet verified."},
+	{Name: stateWarm, Help: "Ready and held for a warm entry."},
+	{Name: stateUnhealthy, Help: "Of nodes that are fenced because of a fault."},
+}}
+
 var (
-	pool = opmetrics.Label{Name: poolLabel, Help: "The GPUPool."}
 	// gpusGauge is status.gpus as a metric.
-	gpusGauge = opmetrics.NewPrometheusGauge(crmetrics.Registry, prometheus.GaugeOpts{
-		Namespace: "karpenter_gpu", Subsystem: "pool", Name: "gpus",
+	gpusGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "gpus",
 		Help: "Physical GPUs of a pool by state: ready, provisioning, unhealthy, and warm, which are among the ready ones.",
-	}, []opmetrics.Label{pool, {Name: stateLabel, Help: "ready, provisioning, warm or unhealthy."}}, opmetrics.Alpha)
+	}, metrics.Pool, state)
+	// gpuLimitGauge is spec.limits.gpus; there is no series without a limit.
+	gpuLimitGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "gpus_limit",
+		Help: "spec.limits.gpus of a pool; absent where there is no limit.",
+	}, metrics.Pool)
 	// nodesGauge is status.nodes as a metric.
-	nodesGauge = opmetrics.NewPrometheusGauge(crmetrics.Registry, prometheus.GaugeOpts{
-		Namespace: "karpenter_gpu", Subsystem: "pool", Name: "nodes",
+	nodesGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "nodes",
 		Help: "NodeClaims of a pool.",
-	}, []opmetrics.Label{pool}, opmetrics.Alpha)
+	}, metrics.Pool)
 	// priceGauge is status.pricePerHour as a metric.
-	priceGauge = opmetrics.NewPrometheusGauge(crmetrics.Registry, prometheus.GaugeOpts{
-		Namespace: "karpenter_gpu", Subsystem: "pool", Name: "price_dollars_per_hour",
+	priceGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "price_dollars_per_hour",
 		Help: "What the nodes of a pool cost per hour at the prices that Karpenter knows.",
-	}, []opmetrics.Label{pool}, opmetrics.Alpha)
+	}, metrics.Pool)
+	// priceLimitGauge is spec.limits.pricePerHour; there is no series without a limit.
+	priceLimitGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "price_limit_dollars_per_hour",
+		Help: "spec.limits.pricePerHour of a pool; absent where there is no limit.",
+	}, metrics.Pool)
 )
 
-// measure publishes the counts of a status.
+// measure publishes the counts of a status, and the limits that they are held to.
 func measure(p *v1alpha1.GPUPool, price v1alpha1.Price) {
+	pool := map[string]string{metrics.PoolLabel: p.Name}
 	for state, n := range map[string]int32{
 		stateReady: p.Status.GPUs.Ready, stateProvisioning: p.Status.GPUs.Provisioning,
 		stateWarm: p.Status.GPUs.Warm, stateUnhealthy: p.Status.GPUs.Unhealthy,
 	} {
-		gpusGauge.Set(float64(n), map[string]string{poolLabel: p.Name, stateLabel: state})
+		gpusGauge.Set(float64(n), map[string]string{metrics.PoolLabel: p.Name, stateLabel: state})
 	}
-	nodesGauge.Set(float64(p.Status.Nodes), map[string]string{poolLabel: p.Name})
-	priceGauge.Set(price.Float(), map[string]string{poolLabel: p.Name})
-}
-
-// forget removes the metrics of a pool that is gone.
-func forget(name string) {
-	gpusGauge.DeletePartialMatch(map[string]string{poolLabel: name})
-	nodesGauge.Delete(map[string]string{poolLabel: name})
-	priceGauge.Delete(map[string]string{poolLabel: name})
+	nodesGauge.Set(float64(p.Status.Nodes), pool)
+	priceGauge.Set(price.Float(), pool)
+	if limit := p.Spec.Limits.GPUs; limit != nil {
+		gpuLimitGauge.Set(float64(*limit), pool)
+	} else {
+		gpuLimitGauge.Delete(pool)
+	}
+	if limit, bounded := p.Spec.Limits.Price(); bounded {
+		priceLimitGauge.Set(limit.Float(), pool)
+	} else {
+		priceLimitGauge.Delete(pool)
+	}
 }

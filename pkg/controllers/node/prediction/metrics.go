@@ -3,8 +3,8 @@ package prediction
 import (
 	opmetrics "github.com/awslabs/operatorpkg/metrics"
 	"github.com/prometheus/client_golang/prometheus"
-	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/karpenter/pkg/metrics"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/metrics"
 )
 
 const (
@@ -17,19 +17,11 @@ const (
 // MismatchesTotal counts the labels of nodes that were predicted otherwise, each once
 // per node and value. Its cardinality is that of instance types that the catalogue
 // is wrong about.
-var MismatchesTotal = opmetrics.NewPrometheusCounter(
-	crmetrics.Registry,
-	prometheus.CounterOpts{
-		Namespace: metrics.Namespace,
-		Subsystem: "gpu",
-		Name:      "label_mismatches_total",
-		Help:      "Number of labels of GPU feature discovery that differ from the predicted value, each once per node and value.",
-	},
-	[]opmetrics.Label{
-		{Name: labelKey, Help: "The label, such as nvidia.com/gpu.product."},
-		{Name: predictedKey, Help: "The value that was predicted when the node was launched."},
-		{Name: actualKey, Help: "The value on the node."},
-		{Name: instanceTypeKey, Help: "The instance type of the node."},
-	},
-	opmetrics.Alpha,
+var MismatchesTotal = metrics.NewCounter(prometheus.CounterOpts{Subsystem: "label", Name: "mismatches_total",
+	Help: "Number of labels of GPU feature discovery that differ from the predicted value, each once per node and value.",
+},
+	opmetrics.Label{Name: labelKey, Help: "The label, such as nvidia.com/gpu.product."},
+	opmetrics.Label{Name: predictedKey, Help: "The value that was predicted when the node was launched."},
+	opmetrics.Label{Name: actualKey, Help: "The value on the node."},
+	opmetrics.Label{Name: instanceTypeKey, Help: "The instance type of the node."},
 )

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,7 +175,7 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 	if err := c.delete(ctx, s.Claim); err != nil {
 		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(s.Claim), "GPUPool", klog.KRef("", s.Pool.Name()), "reason", verdict.Reason, "message", verdict.Message).
+	logger(ctx, s).WithValues("reason", verdict.Reason, "message", verdict.Message).
 		Info("replacing node, not verified by its deadline")
 	c.recorder.Publish(FailedEvents(s, verdict)...)
 	failed.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
@@ -182,6 +183,16 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 		c.book.Failed(readiness.TrialOf(s.Claim, s.Pool), verdict.Reason, verdict.Message)
 	}
 	return reconcile.Result{}, nil
+}
+
+// logger names the node by all its names, so that its story can be told by any of them. A node
+// that has not joined the cluster has none of its own.
+func logger(ctx context.Context, s readiness.Subject) logr.Logger {
+	l := log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(s.Claim), "GPUPool", klog.KRef("", s.Pool.Name()))
+	if s.Node != nil {
+		l = l.WithValues("Node", klog.KObj(s.Node))
+	}
+	return l
 }
 
 func kept(s readiness.Subject) bool {
@@ -228,7 +239,7 @@ func (c *Controller) removeUnwanted(ctx context.Context, s readiness.Subject) (r
 	if err := c.delete(ctx, s.Claim); err != nil {
 		return false, err
 	}
-	log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(s.Claim)).Info("removing node in trial that no pod wants")
+	logger(ctx, s).Info("removing node in trial that no pod wants")
 	c.recorder.Publish(UnwantedEvent(s))
 	unwanted.Inc(map[string]string{poolLabel: s.Pool.Name()})
 	return true, nil

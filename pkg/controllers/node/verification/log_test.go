@@ -1,0 +1,36 @@
+package verification_test
+
+import (
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	. "sigs.k8s.io/karpenter/pkg/test/expectations"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/health"
+)
+
+var _ = Describe("The log", func() {
+	It("should tell the story of a node by any of its names", func() {
+		var lines []string
+		quiet := ctx
+		ctx = log.IntoContext(ctx, funcr.NewJSON(func(line string) { lines = append(lines, line) }, funcr.Options{}))
+		DeferCleanup(func() { ctx = quiet })
+
+		reconciled()
+		Expect(lines).To(BeEmpty(), "waiting is no news")
+		verified()
+		reported(faulty(a10gs(boot), health.ReportFinding{Check: health.CheckGPULost, Reason: health.GPULost, GPU: new(int), Message: "GPU 0 is gone"}))
+		reconciled()
+		ExpectObjectReconciled(ctx, env.Client, controller, node)
+		Expect(lines).To(HaveExactElements(
+			ContainSubstring(`"msg":"verified node"`),
+			And(ContainSubstring(`"msg":"fenced node"`), ContainSubstring(`"reason":"GPULost"`), ContainSubstring(`"message":"GPU 0 is gone"`)),
+		))
+		Expect(lines).To(HaveEach(And(
+			ContainSubstring(`"Node":{"name":"%s"}`, node.Name),
+			ContainSubstring(`"NodeClaim":{"name":"%s"}`, nodeClaim.Name),
+			ContainSubstring(`"GPUPool":{"name":"inference"}`),
+		)))
+	})
+})

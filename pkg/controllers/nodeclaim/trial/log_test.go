@@ -1,0 +1,40 @@
+package trial_test
+
+import (
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	. "sigs.k8s.io/karpenter/pkg/test/expectations"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+)
+
+var _ = Describe("The log", func() {
+	var lines []string
+	BeforeEach(func() {
+		lines = nil
+		quiet := ctx
+		ctx = log.IntoContext(ctx, funcr.NewJSON(func(line string) { lines = append(lines, line) }, funcr.Options{}))
+		DeferCleanup(func() { ctx = quiet })
+	})
+
+	It("should name the node that is replaced by all its names", func() {
+		ExpectApplied(ctx, env.Client, nodeClaim, node)
+		env.Clock.Step(v1alpha1.DefaultDeadline)
+		reconciled()
+		Expect(lines).To(ConsistOf(And(
+			ContainSubstring(`"msg":"replacing node, not verified by its deadline"`), ContainSubstring(`"reason":"NoReport"`),
+			ContainSubstring(`"Node":{"name":"%s"}`, node.Name), ContainSubstring(`"NodeClaim":{"name":"%s"}`, nodeClaim.Name),
+		)))
+	})
+
+	It("should name the claim alone where no node has joined", func() {
+		ExpectApplied(ctx, env.Client, nodeClaim)
+		env.Clock.Step(v1alpha1.DefaultDeadline)
+		reconciled()
+		Expect(lines).To(ConsistOf(And(
+			ContainSubstring(`"reason":"NotRegistered"`), ContainSubstring(`"NodeClaim":{"name":"%s"}`, nodeClaim.Name), Not(ContainSubstring(`"Node":`)),
+		)))
+	})
+})
