@@ -60,7 +60,8 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		return append(newCoreControllers(ctx, op, newCluster(ctx, op, cloudProvider), cloudProvider, measured), newAWSControllers(ctx, op, cloudProvider)...)
 	}
 	gate := newReadinessGate(ctx, op, cloudProvider, gpuPools, gpus)
-	ledger, holds := provisioning.NewLedger(op.GetClient(), op.Clock), provisioning.NewHolds(op.Clock)
+	ledger, holds := provisioning.NewLedger(op.GetClient(), op.Clock, provisioning.GPUs{Catalog: gpus}), provisioning.NewHolds(op.Clock)
+	spaces := provisioning.NewSpaces()
 	cloudProvider = provisioning.Guard(gate.provider, provisioning.GuardOptions{Client: op.GetClient(), Clock: op.Clock, Ledger: ledger, Quota: quotaError})
 	cluster := newCluster(ctx, op, cloudProvider)
 	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))

@@ -10,12 +10,26 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
-// PhysicalGPUs counts the physical GPUs of an instance type: those of the GPU
+// GPUs knows how many GPUs instance types have.
+type GPUs struct {
+	// Catalog is the GPU catalogue of the process, with the corrections of its user;
+	// nil is the built-in one.
+	Catalog *catalog.Catalog
+}
+
+func (g GPUs) shape(instanceType string) (catalog.Shape, bool) {
+	if g.Catalog == nil {
+		return catalog.Default().Shape(instanceType)
+	}
+	return g.Catalog.Shape(instanceType)
+}
+
+// Physical counts the physical GPUs of an instance type: those of the GPU
 // catalogue, which also knows the types for which EC2 reports none, or else what
 // the provider says. Replicas of a shared GPU are divided out; MIG partitions are
 // offerings and do not change the capacity that is read here.
-func PhysicalGPUs(it *cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) int {
-	if shape, ok := catalog.Default().Shape(it.Name); ok {
+func (g GPUs) Physical(it *cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) int {
+	if shape, ok := g.shape(it.Name); ok {
 		return shape.GPUs
 	}
 	n := quantity(it.Capacity, v1alpha1.ResourceGPU) + quantity(it.Capacity, v1alpha1.ResourceGPUShared)
@@ -24,8 +38,8 @@ func PhysicalGPUs(it *cloudprovider.InstanceType, partitioning *v1alpha1.Partiti
 
 // accelerated reports whether a node of the type has GPUs or the like, which pods
 // that ask for none should leave alone.
-func accelerated(it *cloudprovider.InstanceType) bool {
-	if shape, ok := catalog.Default().Shape(it.Name); ok && shape.HasGPU() {
+func (g GPUs) accelerated(it *cloudprovider.InstanceType) bool {
+	if shape, ok := g.shape(it.Name); ok && shape.HasGPU() {
 		return true
 	}
 	return asksGPU(it.Capacity)

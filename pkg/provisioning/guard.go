@@ -192,12 +192,12 @@ func (g *guard) room(ctx context.Context, p *pool, nodeClaim *karpv1.NodeClaim) 
 	if err != nil {
 		return err
 	}
-	used, _ := chargeOfClaim(nodeClaim, types[nodeClaim.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
+	used, _ := g.Ledger.chargeOfClaim(nodeClaim, types[nodeClaim.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
 	for i, n := range claims {
 		if n.Name == nodeClaim.Name || n.Labels[corev1.LabelInstanceTypeStable] == "" && i > indexOf(claims, nodeClaim) {
 			continue
 		}
-		c, _ := chargeOfClaim(n, types[n.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
+		c, _ := g.Ledger.chargeOfClaim(n, types[n.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
 		used = used.add(c)
 	}
 	if refusal := over(p, used); refusal != nil {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
-	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
 // Usage is what a pool has of what its limits bound.
@@ -44,6 +43,7 @@ const reservationTime = time.Minute
 type Ledger struct {
 	client client.Reader
 	clock  clock.PassiveClock
+	gpus   GPUs
 
 	mu      sync.Mutex
 	created map[string]*createdClaim // by name
@@ -54,9 +54,9 @@ type createdClaim struct {
 	until time.Time
 }
 
-// NewLedger returns a Ledger over what the client shows.
-func NewLedger(c client.Reader, clk clock.PassiveClock) *Ledger {
-	return &Ledger{client: c, clock: clk, created: map[string]*createdClaim{}}
+// NewLedger returns a Ledger over what the client shows, which counts GPUs by gpus.
+func NewLedger(c client.Reader, clk clock.PassiveClock, gpus GPUs) *Ledger {
+	return &Ledger{client: c, clock: clk, gpus: gpus, created: map[string]*createdClaim{}}
 }
 
 // Created notes a NodeClaim that the API server has accepted.
@@ -105,7 +105,7 @@ func (l *Ledger) Usage(ctx context.Context, p *v1alpha1.GPUPool, types map[strin
 	}
 	out := Usage{Nodes: len(claims)}
 	for _, n := range claims {
-		c, known := chargeOfClaim(n, types[n.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
+		c, known := l.chargeOfClaim(n, types[n.Labels[karpv1.NodePoolLabelKey]], p.Spec.Partitioning)
 		out.GPUs, out.Price = out.GPUs+c.gpus, out.Price.Add(c.price)
 		if !known {
 			out.Unpriced++
@@ -116,9 +116,9 @@ func (l *Ledger) Usage(ctx context.Context, p *v1alpha1.GPUPool, types map[strin
 
 // chargeOfClaim is what a NodeClaim takes of the limits: once launched, its instance
 // type and offering; before, the worst that it allows.
-func chargeOfClaim(n *karpv1.NodeClaim, types []*cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) (out charge, known bool) {
+func (l *Ledger) chargeOfClaim(n *karpv1.NodeClaim, types []*cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) (out charge, known bool) {
 	if name := n.Labels[corev1.LabelInstanceTypeStable]; name != "" {
-		return chargeOfLaunched(n, name, types, partitioning)
+		return l.chargeOfLaunched(n, name, types, partitioning)
 	}
 	reqs := scheduling.NewNodeSelectorRequirementsWithMinValues(n.Spec.Requirements...)
 	for _, it := range types {
@@ -128,7 +128,7 @@ func chargeOfClaim(n *karpv1.NodeClaim, types []*cloudprovider.InstanceType, par
 		for _, o := range it.Offerings {
 			if o.Available && reqs.IsCompatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) {
 				known = true
-				out.gpus = max(out.gpus, PhysicalGPUs(it, partitioning))
+				out.gpus = max(out.gpus, l.gpus.Physical(it, partitioning))
 				out.price = max(out.price, v1alpha1.PriceFromFloat(o.Price))
 			}
 		}
@@ -136,10 +136,10 @@ func chargeOfClaim(n *karpv1.NodeClaim, types []*cloudprovider.InstanceType, par
 	return out, known
 }
 
-func chargeOfLaunched(n *karpv1.NodeClaim, name string, types []*cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) (charge, bool) {
+func (l *Ledger) chargeOfLaunched(n *karpv1.NodeClaim, name string, types []*cloudprovider.InstanceType, partitioning *v1alpha1.Partitioning) (charge, bool) {
 	zone, tier := n.Labels[corev1.LabelTopologyZone], n.Labels[karpv1.CapacityTypeLabelKey]
 	if it, ok := lo.Find(types, func(it *cloudprovider.InstanceType) bool { return it.Name == name }); ok {
-		out := charge{gpus: PhysicalGPUs(it, partitioning)}
+		out := charge{gpus: l.gpus.Physical(it, partitioning)}
 		if price, ok := it.OfferingPrice(zone, tier); ok {
 			out.price = v1alpha1.PriceFromFloat(price)
 			return out, true
@@ -149,7 +149,7 @@ func chargeOfLaunched(n *karpv1.NodeClaim, name string, types []*cloudprovider.I
 		}
 		return out, len(it.Offerings) > 0
 	}
-	if s, ok := catalog.Default().Shape(name); ok {
+	if s, ok := l.gpus.shape(name); ok {
 		return charge{gpus: s.GPUs, price: v1alpha1.PriceFromFloat(s.PricePerHour)}, s.PricePerHour > 0
 	}
 	gpus := quantity(n.Status.Capacity, v1alpha1.ResourceGPU) + quantity(n.Status.Capacity, v1alpha1.ResourceGPUShared)

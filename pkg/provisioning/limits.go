@@ -111,7 +111,7 @@ func (r *round) alone(e *entry, pod *corev1.Pod) Refusal {
 	what := "no type can be launched for the pod now"
 	if l, ok := e.template.cheapest(types, reqs, r.data[pod.UID].Requests); ok {
 		out.Type, out.Price = l.it.Name, l.price
-		what = fmt.Sprintf("the cheapest launch for the pod, %s (%s), has %d GPUs at $%s per hour", l.it.Name, l.tier, PhysicalGPUs(l.it, e.template.pool.Spec.Partitioning), dollars(l.price))
+		what = fmt.Sprintf("the cheapest launch for the pod, %s (%s), has %d GPUs at $%s per hour", l.it.Name, l.tier, e.template.physicalGPUs(l.it), dollars(l.price))
 	}
 	out.Message = fmt.Sprintf("%s, and %s; raise the limit, or wait for nodes to go", out.Message, what)
 	return out

@@ -83,7 +83,7 @@ func (t *template) chargeOf(it *cloudprovider.InstanceType, reqs scheduling.Requ
 	for _, o := range t.launchable(it, reqs, requests) {
 		worst = max(worst, o.Price)
 	}
-	return charge{gpus: PhysicalGPUs(it, t.pool.Spec.Partitioning), price: v1alpha1.PriceFromFloat(worst)}
+	return charge{gpus: t.physicalGPUs(it), price: v1alpha1.PriceFromFloat(worst)}
 }
 
 // priceOf is what a set of claims costs; +Inf if one cannot be launched.
@@ -108,7 +108,7 @@ func holdTo(c *scheduler.NodeClaim, tier string) {
 // without a pod: GPUs less the fewest that hold the largest share of any one GPU
 // resource, in the group of offerings where that is least.
 func (t *template) unused(it *cloudprovider.InstanceType, reqs scheduling.Requirements, requests corev1.ResourceList) int {
-	gpus := PhysicalGPUs(it, t.pool.Spec.Partitioning)
+	gpus := t.physicalGPUs(it)
 	load, best := t.load(it, requests), gpus
 	for _, group := range it.AllocatableOfferingsList() {
 		if !resources.Fits(load, group.Allocatable) || !group.Offerings.HasCompatible(reqs) {

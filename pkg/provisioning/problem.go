@@ -197,7 +197,7 @@ func (p *packing) takes(at int, o *cloudprovider.Offering, compatible []bool) (k
 
 func (p *packing) addShape(t *template, it *cloudprovider.InstanceType, group int, key string, alloc []int64, o *cloudprovider.Offering) {
 	s := fleet.Shape{Name: fmt.Sprintf("%s/%s/%d/%s", t.nodePool.Name, it.Name, group, key), Allocatable: alloc, Price: max(0, o.Price),
-		GPUs: PhysicalGPUs(it, t.pool.Spec.Partitioning)}
+		GPUs: t.physicalGPUs(it)}
 	if o.CapacityType() == karpv1.CapacityTypeReserved {
 		s.MaxNodes = o.ReservationCapacity - p.reserved[o.ReservationID()]
 	}
@@ -234,7 +234,8 @@ func (p *packing) addClasses() {
 	for i := range p.problem.Classes {
 		c := &p.problem.Classes[i]
 		var kept []int
-		for _, tier := range p.templates[0].pool.tiers {
+		tiers, _ := p.templates[0].pool.order(p.kinds[p.classes[i].kind].tolerations)
+		for _, tier := range tiers {
 			of := lo.Filter(c.Shapes, func(s, _ int) bool { return p.shapes[s].tier == tier })
 			kept = append(kept, of...)
 			if len(of) > 0 && tier != karpv1.CapacityTypeReserved {
@@ -254,7 +255,7 @@ func (p *packing) leaveGPUs() {
 			continue
 		}
 		c := &p.problem.Classes[i]
-		if plain := lo.Filter(c.Shapes, func(s, _ int) bool { return !accelerated(p.shapes[s].it) }); len(plain) > 0 {
+		if plain := lo.Filter(c.Shapes, func(s, _ int) bool { return !p.r.gpus().accelerated(p.shapes[s].it) }); len(plain) > 0 {
 			c.Shapes = plain
 		}
 	}

@@ -181,7 +181,7 @@ func (p *packing) solve(ctx context.Context, r *round) ([]planned, error) {
 // wastesGPU says whether a plan opens an accelerated node for pods that ask for none.
 func (p *packing) wastesGPU(plan fleet.Plan) bool {
 	return lo.SomeBy(plan.Nodes, func(n fleet.Node) bool {
-		return accelerated(p.shapes[n.Shape].it) && lo.EveryBy(n.Pods, func(s fleet.Share) bool { return !asksGPU(p.classes[s.Class].requests) })
+		return p.r.gpus().accelerated(p.shapes[n.Shape].it) && lo.EveryBy(n.Pods, func(s fleet.Share) bool { return !asksGPU(p.classes[s.Class].requests) })
 	})
 }
 
@@ -231,9 +231,9 @@ func (p *packing) alternatives(at int, reqs scheduling.Requirements, node planne
 		price float64
 	}
 	var all []option
-	plain := !asksGPU(requests) && !accelerated(p.shapes[at].it)
+	plain := !asksGPU(requests) && !p.r.gpus().accelerated(p.shapes[at].it)
 	for _, it := range t.types {
-		if it.Requirements.Intersects(reqs) != nil || plain && accelerated(it) || t.oversized(it, reqs, requests) {
+		if it.Requirements.Intersects(reqs) != nil || plain && p.r.gpus().accelerated(it) || t.oversized(it, reqs, requests) {
 			continue
 		}
 		offers := lo.Filter(t.launchable(it, reqs, requests), func(o *cloudprovider.Offering, _ int) bool { return o.CapacityType() == tier })

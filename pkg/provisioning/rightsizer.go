@@ -33,8 +33,10 @@ type RightSizer struct {
 	Cluster *state.Cluster
 	// Clock measures the time for the search.
 	Clock clock.Clock
-	// Ledger knows what pools use of their limits.
+	// Ledger knows what pools use of their limits, and how many GPUs types have.
 	Ledger *Ledger
+	// Spaces learns where capacity buffers stand; nil if nobody asks.
+	Spaces *Spaces
 	// Iterations of the search; zero is the default of pkg/gpu/fleet.
 	Iterations int
 }
@@ -84,6 +86,14 @@ func (s *RightSizer) Decide(ctx context.Context, results scheduler.Results, seen
 		return Decision{Claims: results.NewNodeClaims}
 	}
 	return out
+}
+
+// gpus are the Ledger's, so that one catalogue counts them everywhere.
+func (s *RightSizer) gpus() GPUs {
+	if s.Ledger == nil {
+		return GPUs{}
+	}
+	return s.Ledger.gpus
 }
 
 func (r *round) touched() bool {
@@ -146,6 +156,8 @@ func (r *round) settle(out *Decision) {
 	}
 	for _, p := range used {
 		kept, refusedEntries := r.admit(p, lo.Filter(r.entries, func(e *entry, _ int) bool { return e.template != nil && e.template.pool == p }), nil)
+		kept, overpriced := r.withinWarmPrices(p, kept)
+		refusedEntries = append(refusedEntries, overpriced...)
 		for _, e := range kept {
 			out.Claims = append(out.Claims, e.claim)
 		}

@@ -51,6 +51,7 @@ type template struct {
 	base     *scheduler.NodeClaimTemplate
 	types    []*cloudprovider.InstanceType
 	overhead map[*cloudprovider.InstanceType]*overhead
+	gpus     GPUs
 }
 
 func (s *RightSizer) newRound(ctx context.Context, results scheduler.Results, seen *Catalogue) (*round, error) {
@@ -69,7 +70,7 @@ func (s *RightSizer) newRound(ctx context.Context, results scheduler.Results, se
 	}
 	for _, np := range seen.nodePools {
 		if p := poolOf(np, r.pools); p != nil {
-			r.templates[np.Name] = newTemplate(np, p, seen.types[np.Name], daemons)
+			r.templates[np.Name] = s.newTemplate(np, p, seen.types[np.Name], daemons)
 		}
 	}
 	for _, claim := range results.NewNodeClaims {
@@ -78,13 +79,18 @@ func (s *RightSizer) newRound(ctx context.Context, results scheduler.Results, se
 	return r, r.resolvePods(ctx)
 }
 
-func newTemplate(np *karpv1.NodePool, p *pool, all []*cloudprovider.InstanceType, daemons []daemon) *template {
-	t := &template{nodePool: np, pool: p, base: scheduler.NewNodeClaimTemplate(np)}
+func (s *RightSizer) newTemplate(np *karpv1.NodePool, p *pool, all []*cloudprovider.InstanceType, daemons []daemon) *template {
+	t := &template{nodePool: np, pool: p, base: scheduler.NewNodeClaimTemplate(np), gpus: s.gpus()}
 	t.types = lo.Filter(all, func(it *cloudprovider.InstanceType, _ int) bool {
 		return it.Requirements.Intersects(t.base.Requirements) == nil
 	})
 	t.overhead = overheads(t.base, t.types, daemons)
 	return t
+}
+
+// physicalGPUs is how many GPUs a node of the type has, however they are shared.
+func (t *template) physicalGPUs(it *cloudprovider.InstanceType) int {
+	return t.gpus.Physical(it, t.pool.Spec.Partitioning)
 }
 
 // load is what requests take on a node of the type together with its daemons.

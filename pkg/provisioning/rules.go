@@ -34,7 +34,7 @@ func (r *round) leaveGPUs(e *entry) {
 	if asksGPU(requests) {
 		return
 	}
-	plain := lo.Reject(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) bool { return accelerated(it) })
+	plain := lo.Reject(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) bool { return r.gpus().accelerated(it) })
 	if len(plain) == len(e.claim.InstanceTypeOptions) {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *round) oversize(e *entry, requests corev1.ResourceList, limit int) *Ref
 		out.Message = fmt.Sprintf("every launch leaves more than spec.selection.maxUnusedGPUs=%d GPUs of GPUPool %s unused", limit, out.Pool)
 		return out
 	}
-	gpus := PhysicalGPUs(best.it, e.template.pool.Spec.Partitioning)
+	gpus := e.template.physicalGPUs(best.it)
 	out.Type, out.Price = best.it.Name, best.price
 	out.Message = fmt.Sprintf("waiting: the cheapest launch, %s (%s) at $%s per hour, leaves %d of %d GPUs unused and spec.selection.maxUnusedGPUs of GPUPool %s is %d; raise it, or let more pods share the node",
 		out.Type, best.tier, dollars(best.price), e.template.unused(best.it, e.claim.Requirements, requests), gpus, out.Pool, limit)

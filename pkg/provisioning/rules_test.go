@@ -116,7 +116,7 @@ var _ = Describe("Limits", func() {
 		results := decide()
 		Expect(lo.SumBy(results.NewNodeClaims, func(c *scheduler.NodeClaim) int { return len(c.Pods) })).To(Equal(4))
 		Expect(lo.SumBy(results.NewNodeClaims, func(c *scheduler.NodeClaim) int {
-			return lo.Max(lo.Map(c.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) int { return provisioning.PhysicalGPUs(it, nil) }))
+			return lo.Max(lo.Map(c.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) int { return provisioning.GPUs{}.Physical(it, nil) }))
 		})).To(BeNumerically("<=", 4))
 	})
 

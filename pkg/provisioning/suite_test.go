@@ -68,9 +68,11 @@ var _ = BeforeSuite(func() {
 })
 
 // start builds what the process builds at its start: nothing of before is in it.
-func start() {
+func start() { startWith(provisioning.GPUs{}) }
+
+func startWith(gpus provisioning.GPUs) {
 	recorder = coretest.NewEventRecorder()
-	ledger = provisioning.NewLedger(env.Client, env.Clock)
+	ledger = provisioning.NewLedger(env.Client, env.Clock, gpus)
 	guarded = provisioning.Guard(cloud, provisioning.GuardOptions{Client: env.Client, Clock: env.Clock, Ledger: ledger})
 	cluster = state.NewCluster(env.Clock, env.Client, guarded)
 	virtual = virtualpods.NewVirtualPodCache(env.Client)

@@ -197,7 +197,7 @@ func (r *run) decide(ctx context.Context) error {
 
 func (r *run) simulate(ctx context.Context, gpuPools []*v1alpha1.GPUPool, provider corecloudprovider.CloudProvider,
 	decide func(*simulate.World, context.Context) (simulate.Decision, error)) (simulate.Decision, error) {
-	w, err := simulate.New(ctx, simulate.Input{NodePools: r.nodePools, GPUPools: gpuPools, Objects: r.in.Objects, InstanceTypes: provider.GetInstanceTypes, Clock: r.Clock})
+	w, err := simulate.New(ctx, simulate.Input{NodePools: r.nodePools, GPUPools: gpuPools, Objects: r.in.Objects, InstanceTypes: provider.GetInstanceTypes, Catalog: r.Cloud.Catalog, Clock: r.Clock})
 	if err != nil {
 		return simulate.Decision{}, err
 	}

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/karpenter/pkg/state/virtualpods"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
@@ -46,6 +47,8 @@ type Input struct {
 	Objects []client.Object
 	// InstanceTypes answers for a NodePool as CloudProvider.GetInstanceTypes does.
 	InstanceTypes func(context.Context, *karpv1.NodePool) ([]*cloudprovider.InstanceType, error)
+	// Catalog of GPUs; nil is the built-in one.
+	Catalog *catalog.Catalog
 	// Options of Karpenter; nil is Karpenter's defaults.
 	Options *options.Options
 	// Clock measures and dates.
@@ -82,7 +85,7 @@ func New(ctx context.Context, in Input) (*World, error) {
 		WithStatusSubresource(&karpv1.NodePool{}, &karpv1.NodeClaim{}, &corev1.Node{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		Build()
-	ledger := provisioning.NewLedger(w.client, in.Clock)
+	ledger := provisioning.NewLedger(w.client, in.Clock, provisioning.GPUs{Catalog: in.Catalog})
 	provider := provisioning.Guard(newProvider(in), provisioning.GuardOptions{Client: w.client, Clock: in.Clock, Ledger: ledger})
 	w.cluster = state.NewCluster(in.Clock, w.client, provider)
 	w.stock = stock.NewProvisioner(w.client, silent{}, provider, w.cluster, in.Clock, deviceallocation.NewController(w.client), virtualpods.NewVirtualPodCache(w.client))
