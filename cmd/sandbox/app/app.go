@@ -51,7 +51,7 @@ func New(s Streams, now func() time.Time) *cobra.Command {
 	cmd.SetErr(s.Err)
 	cmd.PersistentFlags().StringVar(&r.bin, "bin", "", "directory of the binaries that make build and make controlplane made (default: that of this program)")
 	cmd.PersistentFlags().StringVar(&r.dir, "dir", "", "directory for state, data and logs (default: sandbox-data below --bin)")
-	cmd.AddCommand(newRun(r), newUp(r), newDown(r), newStatus(r), newSupervise(r))
+	cmd.AddCommand(newRun(r), newUp(r), newDown(r), newStatus(r), newRules(r), newSupervise(r))
 	return cmd
 }
 

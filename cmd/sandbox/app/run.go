@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -19,6 +20,8 @@ type runOptions struct {
 	*root
 	controller string
 	output     string
+	results    string
+	admin      bool
 	keep       bool
 }
 
@@ -35,6 +38,8 @@ func newRun(r *root) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.controller, "controller", "", "ours or stock, in place of what the scenarios say")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json; json is one array of results on standard output")
+	cmd.Flags().StringVar(&o.results, "results", "", "file that gets the results in JSON besides, for sandbox rules")
+	cmd.Flags().BoolVar(&o.admin, "admin", false, "let the controller and the agents do everything, in place of what the charts grant them")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep data and logs of runs that pass too")
 	return cmd
 }
@@ -50,22 +55,19 @@ func (o *runOptions) run(ctx context.Context, files []string) error {
 	results := []*scenario.Result{}
 	met := true
 	for _, s := range scenarios {
-		result, err := o.play(ctx, s)
+		result, playErr := o.play(ctx, s)
 		if result != nil {
 			results = append(results, result)
 			met = met && result.Passed
-			if o.output == "text" {
-				if err := result.Write(o.Out); err != nil {
-					return err
-				}
-				fmt.Fprintln(o.Out)
+			if err := o.tell(result); err != nil {
+				return err
 			}
 		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("playing %s, %w", s.Name, err), o.print(results))
+		if playErr != nil {
+			return errors.Join(fmt.Errorf("playing %s, %w", s.Name, playErr), o.print(results), o.save(results))
 		}
 	}
-	if err := o.print(results); err != nil {
+	if err := errors.Join(o.print(results), o.save(results)); err != nil {
 		return err
 	}
 	if !met {
@@ -96,6 +98,18 @@ func (o *runOptions) load(files []string) ([]*scenario.Scenario, error) {
 	return scenarios, errors.Join(errs...)
 }
 
+// tell prints one result for a person as soon as it is there.
+func (o *runOptions) tell(result *scenario.Result) error {
+	if o.output != "text" {
+		return nil
+	}
+	if err := result.Write(o.Out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(o.Out)
+	return err
+}
+
 func (o *runOptions) print(results []*scenario.Result) error {
 	if o.output != "json" {
 		return nil
@@ -103,6 +117,20 @@ func (o *runOptions) print(results []*scenario.Result) error {
 	e := json.NewEncoder(o.Out)
 	e.SetIndent("", "  ")
 	return e.Encode(results)
+}
+
+func (o *runOptions) save(results []*scenario.Result) error {
+	if o.results == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.results, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results, %w", err)
+	}
+	return nil
 }
 
 // play brings a sandbox up, plays, and takes it down whatever happened.
@@ -113,7 +141,7 @@ func (o *runOptions) play(ctx context.Context, s *scenario.Scenario) (*scenario.
 	}
 	p := newProgress(o.Err, o.now, s.Name)
 	began := o.now()
-	sandbox, err := stack.Start(ctx, stack.Options{Dir: dir, BinDir: o.bin, Settings: s.Settings, Progress: p.phase})
+	sandbox, err := stack.Start(ctx, stack.Options{Dir: dir, BinDir: o.bin, Settings: s.Settings, Administrators: o.admin, Progress: p.phase})
 	if err != nil {
 		p.end()
 		return nil, fmt.Errorf("%w (logs are kept in %s)", err, dir)
@@ -124,7 +152,12 @@ func (o *runOptions) play(ctx context.Context, s *scenario.Scenario) (*scenario.
 	stopErr := sandbox.Stop(context.WithoutCancel(ctx))
 	p.end()
 	result.UpSeconds = up.Seconds()
-	err = errors.Join(playErr, stopErr)
+	usage, usageErr := sandbox.Usage()
+	result.UsedRules = usage.Used
+	if len(usage.Denied) > 0 {
+		result.Fail("calls were denied: " + strings.Join(usage.Denied, "; "))
+	}
+	err = errors.Join(playErr, stopErr, usageErr)
 	if err == nil && result.Passed && !o.keep {
 		return result, os.RemoveAll(dir)
 	}

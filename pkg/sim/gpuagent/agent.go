@@ -41,8 +41,10 @@ const (
 
 // Operand is the agent as software of a simulated node.
 type Operand struct {
-	// Config is what agents write to the API server with.
+	// Config is what agents write to the API server with. Token, where it is set, gives each agent
+	// an identity of its own in place of Config's, by the name of its node.
 	Config *rest.Config
+	Token  func(ctx context.Context, node string) (string, error)
 	Clock  clock.Clock
 	Log    logr.Logger
 }
@@ -56,7 +58,7 @@ func (o Operand) Run(ctx context.Context, m *node.Machine) {
 		return
 	}
 	log := o.Log.WithValues("Node", m.Name())
-	publisher, err := agent.NewNodePublisher(o.Config, m.Name())
+	publisher, err := o.publisher(ctx, m.Name())
 	if err != nil {
 		log.Error(err, "starting a simulated agent")
 		return
@@ -81,6 +83,19 @@ func (o Operand) Run(ctx context.Context, m *node.Machine) {
 			library.Update(func(x *nvml.Machine) { *x = picture })
 		}
 	}
+}
+
+func (o Operand) publisher(ctx context.Context, node string) (*agent.NodePublisher, error) {
+	if o.Token == nil {
+		return agent.NewNodePublisher(o.Config, node)
+	}
+	token, err := o.Token(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.AnonymousClientConfig(o.Config)
+	config.BearerToken = token
+	return agent.NewNodePublisher(config, node)
 }
 
 // Picture is what NVML shows of a machine.

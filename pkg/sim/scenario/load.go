@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// maxReplicas bounds the memory that a scenario takes.
+const maxReplicas = 5
+
 var nameFormat = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // Load reads and checks a scenario file. Errors about its content are ParseErrors where a line is
@@ -102,12 +105,15 @@ func child(n *yaml.Node, part string) *yaml.Node {
 	return nil
 }
 
-func (s *Scenario) validate(p placer) error {
+func (s *Scenario) validate(p placer) error { //nolint:gocyclo // flat: a loop for each list
 	if !nameFormat.MatchString(s.Name) {
 		return p.errorf("name", "%q must be lower case letters, digits and dashes", s.Name)
 	}
 	if c := s.Settings.Controller; c != "" && c != ControllerOurs && c != ControllerStock {
 		return p.errorf("settings/controller", "%q is neither %s nor %s", c, ControllerOurs, ControllerStock)
+	}
+	if n := s.Settings.Replicas; n < 0 || n > maxReplicas {
+		return p.errorf("settings/replicas", "%d is not between 1 and %d", n, maxReplicas)
 	}
 	for i, f := range s.Settings.Node.Faults {
 		if err := f.Validate(); err != nil {
@@ -162,7 +168,7 @@ func (s *Scenario) validateSteps(p placer) error {
 	return nil
 }
 
-func (st *Step) validate(p placer, path string, seen map[string]bool) error {
+func (st *Step) validate(p placer, path string, seen map[string]bool) error { //nolint:gocyclo // flat: a case for each action
 	var err error
 	switch {
 	case st.Apply != nil:
@@ -208,7 +214,7 @@ func (f Failure) validate() error {
 	return nil
 }
 
-func (e *Expectations) validate(p placer, path string, seen map[string]bool) error {
+func (e *Expectations) validate(p placer, path string, seen map[string]bool) error { //nolint:gocyclo // flat: a loop for each kind of expectation
 	if e.empty() {
 		return p.errorf(path, "nothing is expected; add for example pods, nodes or noOrphans")
 	}

@@ -143,6 +143,8 @@ func (r *play) act(ctx context.Context, st *Step) (note string, err error) {
 		return "", r.world.KillController(ctx)
 	case st.StartController != nil:
 		return "", r.world.StartController(ctx)
+	case st.RollController != nil:
+		return "", r.world.RollController(ctx)
 	}
 	return r.disturb(ctx, st)
 }
@@ -246,6 +248,11 @@ func (r *play) finish(ctx context.Context, err error) {
 	r.result.Seconds = seconds(now.Sub(r.start))
 	if s, observed := r.world.Observe(ctx, nil); observed == nil {
 		r.result.Cost = CostOf(s.Cloud.Instances, now)
+		for _, p := range s.Disrupted {
+			if p.LateTaint {
+				r.result.LateTaints++
+			}
+		}
 	}
 	if f := r.scenario.PeakFleet; f != nil {
 		r.result.PeakFleet = &FleetCost{PeakFleet: *f, PricePerHour: f.PerHour()}

@@ -73,6 +73,7 @@ func (f *fake) FailNode(x node.Fault) error           { return f.log("node fault
 func (f *fake) HealNode(name string) error            { return f.log("heal node %s", name) }
 func (f *fake) KillController(context.Context) error  { return f.log("kill controller") }
 func (f *fake) StartController(context.Context) error { return f.log("start controller") }
+func (f *fake) RollController(context.Context) error  { return f.log("roll controller") }
 
 func (f *fake) Observe(context.Context, []Ref) (*Snapshot, error) {
 	if f.broken != nil {
@@ -127,6 +128,7 @@ steps:
   - healNode: driver-never
   - killController: {}
   - startController: {}
+  - rollController: {}
 `, nil)
 	if err != nil || !result.Passed {
 		t.Fatal(err, result.Failure)
@@ -135,6 +137,7 @@ steps:
 		"local idc 3", "apply first", "apply second", "delete Job a/b", "scale Deployment web 1", "fail capacity of spot", "heal capacity of spot",
 		"fail API rate of CreateFleet", "fail launch by RunInstances", "interrupt 2 of any", "kill every instance of g5.xlarge",
 		"reboot 1 of any", "cordon team=a", "node fault driver-never", "heal node driver-never", "kill controller", "start controller",
+		"roll controller",
 	}
 	if diff := cmp.Diff(want, f.calls); diff != "" {
 		t.Error(diff)

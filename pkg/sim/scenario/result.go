@@ -12,12 +12,24 @@ type Result struct {
 	Steps      []StepResult `json:"steps"`
 	Measures   []Figure     `json:"measures,omitempty"`
 	Cost       Cost         `json:"cost"`
+	// LateTaints counts pods that the taint manager ended for a taint that had gone, see Pod.
+	LateTaints int `json:"lateTaints,omitempty"`
 	// PeakFleet is the owned fleet that the scenario states for comparison.
 	PeakFleet *FleetCost `json:"peakFleet,omitempty"`
-	// UpSeconds is how long the sandbox took to come up, and LogDir where its logs are kept; the
-	// engine leaves both to its caller.
-	UpSeconds float64 `json:"upSeconds,omitempty"`
-	LogDir    string  `json:"logDir,omitempty"`
+	// UpSeconds is how long the sandbox took to come up, and LogDir where its logs are kept.
+	// UsedRules are the grants of the charts that controller and agents needed. The engine leaves
+	// these to its caller.
+	UpSeconds float64  `json:"upSeconds,omitempty"`
+	LogDir    string   `json:"logDir,omitempty"`
+	UsedRules []string `json:"usedRules,omitempty"`
+}
+
+// Fail makes a play that its steps passed, or that has failed already, fail for a further reason.
+func (r *Result) Fail(reason string) {
+	if r.Failure != "" {
+		reason = r.Failure + "; " + reason
+	}
+	r.Passed, r.Failure = false, reason
 }
 
 // StepResult is one line of the timeline.

@@ -39,6 +39,8 @@ const (
 type Settings struct {
 	// Controller is ours or stock; the command line overrides it.
 	Controller string `yaml:"controller"`
+	// Replicas of the controller, 1 when zero. Several elect a leader, as in a Deployment.
+	Replicas int `yaml:"replicas"`
 	// Boot is the time from an accepted launch to the node's registration.
 	Boot *node.Delay `yaml:"boot"`
 	// APILatency holds back every answer of the cloud's API.
@@ -106,6 +108,7 @@ type Step struct {
 	HealNode        string        `yaml:"healNode"`
 	KillController  *struct{}     `yaml:"killController"`
 	StartController *struct{}     `yaml:"startController"`
+	RollController  *struct{}     `yaml:"rollController"`
 	Wait            *Duration     `yaml:"wait"`
 	Expect          *Expectations `yaml:"expect"`
 }
@@ -183,7 +186,8 @@ type Expectations struct {
 	// NoUnverifiedPods: no pod with NVIDIA resources was ever bound to a node of Karpenter's that
 	// had not been verified in its boot before, by the API server's own order of changes.
 	NoUnverifiedPods bool `yaml:"noUnverifiedPods"`
-	// NoEvictions: no pod that matches was evicted, preempted or lost with its node, so far.
+	// NoEvictions: no pod that matches was evicted, preempted or lost with its node, so far. Pods
+	// that the taint manager ended for a taint that had gone are told as a figure instead.
 	NoEvictions *PodSelection `yaml:"noEvictions"`
 }
 

@@ -16,6 +16,7 @@ func (st *Step) actions() []string {
 		{"fail", st.Fail != nil}, {"heal", st.Heal != nil}, {"interrupt", st.Interrupt != nil},
 		{"kill", st.Kill != nil}, {"reboot", st.Reboot != nil}, {"cordon", st.Cordon != ""}, {"nodeFault", st.NodeFault != nil}, {"healNode", st.HealNode != ""},
 		{"killController", st.KillController != nil}, {"startController", st.StartController != nil},
+		{"rollController", st.RollController != nil},
 		{"wait", st.Wait != nil}, {"expect", st.Expect != nil},
 	}
 	names := []string{}
@@ -31,7 +32,7 @@ func (st *Step) actions() []string {
 func (st *Step) Action() string { return st.actions()[0] }
 
 // Title returns the step's name, or else a description of what it does.
-func (st *Step) Title() string {
+func (st *Step) Title() string { //nolint:gocyclo // flat: a case for each action
 	if st.Name != "" {
 		return st.Name
 	}
@@ -62,7 +63,8 @@ func (st *Step) Title() string {
 		return "wait " + st.Wait.String()
 	}
 	return map[string]string{
-		"apply": "apply", "killController": "SIGKILL to the controller", "startController": "controller starts", "expect": "expectations",
+		"apply": "apply", "killController": "SIGKILL to the controller", "startController": "controller starts", "rollController": "rolling update of the controller",
+		"expect": "expectations",
 	}[st.Action()]
 }
 

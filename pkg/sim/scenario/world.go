@@ -35,9 +35,12 @@ type World interface {
 	FailNode(f node.Fault) error
 	HealNode(name string) error
 
-	// KillController sends SIGKILL and waits for the end; StartController waits until it is ready.
+	// KillController sends SIGKILL, to the leader of several replicas, and waits for the end.
+	// StartController starts what is down and waits until it is ready. RollController replaces one
+	// replica after another by SIGTERM.
 	KillController(ctx context.Context) error
 	StartController(ctx context.Context) error
+	RollController(ctx context.Context) error
 
 	// Observe returns the present state. refs are the objects whose conditions are wanted.
 	Observe(ctx context.Context, refs []Ref) (*Snapshot, error)
@@ -70,6 +73,10 @@ type Pod struct {
 	Labels                       map[string]string
 	// Disruption is the reason of the condition DisruptionTarget, empty when it is not True.
 	Disruption string
+	// LateTaint: Kubernetes's taint manager ended the pod although its node carried no NoExecute
+	// taint any more. The manager saw the pod bound before it saw the taint go, which happens on
+	// any cluster where it is slower than the scheduler; nobody who manages nodes can prevent it.
+	LateTaint bool
 	// Waiting is the message of a false PodScheduled condition.
 	Waiting string
 }

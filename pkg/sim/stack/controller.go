@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,80 +15,146 @@ import (
 	"time"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/rbac"
 )
 
-// StartController starts the controller and waits until it is ready. One that runs already is an
-// error.
-func (s *Stack) StartController(ctx context.Context) error {
-	s.mu.Lock()
-	running := s.controller != nil
-	s.mu.Unlock()
-	if running {
-		return errors.New("starting the controller, it is running; kill it first")
-	}
-	ports := s.opts.Ports
-	if err := fill(&ports.Metrics, &ports.Health); err != nil {
+// replica is one process of the controller. Its place, ports and log outlive the process.
+type replica struct {
+	name            string
+	metrics, health int
+	process         *controlplane.Process // nil while it is down
+}
+
+// makeReplicas gives each replica its place. One stands for a Deployment of one, which needs no
+// leader election.
+func (s *Stack) makeReplicas() error {
+	n := max(1, s.opts.Settings.Replicas)
+	ports, err := controlplane.FreePorts(2 * n)
+	if err != nil {
 		return err
 	}
-	health := fmt.Sprintf("http://127.0.0.1:%d/readyz", ports.Health)
+	for i := range n {
+		r := &replica{name: "controller", metrics: ports[2*i], health: ports[2*i+1]}
+		if i == 0 {
+			r.metrics, r.health = cmp.Or(s.opts.Ports.Metrics, r.metrics), cmp.Or(s.opts.Ports.Health, r.health)
+		} else {
+			r.name = fmt.Sprintf("controller-%d", i+1)
+		}
+		s.replicas = append(s.replicas, r)
+	}
+	return nil
+}
+
+// StartController starts the replicas of the controller that are down, and waits until they are
+// ready. When none is down that is an error.
+func (s *Stack) StartController(ctx context.Context) error {
+	if s.replicas == nil {
+		if err := s.makeReplicas(); err != nil {
+			return err
+		}
+	}
+	started := 0
+	for _, r := range s.replicas {
+		if s.processOf(r) != nil {
+			continue
+		}
+		if err := s.startReplica(ctx, r); err != nil {
+			return err
+		}
+		started++
+	}
+	if started == 0 {
+		return errors.New("starting the controller, it is running; kill it first")
+	}
+	return nil
+}
+
+func (s *Stack) startReplica(ctx context.Context, r *replica) error {
+	health := fmt.Sprintf("http://127.0.0.1:%d/readyz", r.health)
 	process, err := controlplane.StartProcess(ctx, controlplane.ProcessSpec{
-		Name:         "controller",
+		Name:         r.name,
 		Path:         s.opts.controllerPath(),
-		Env:          s.environment(ports),
+		Env:          s.environment(r),
 		Dir:          s.opts.Dir,
-		LogFile:      filepath.Join(s.LogDir(), "controller.log"),
+		LogFile:      filepath.Join(s.LogDir(), r.name+".log"),
 		Ready:        func(ctx context.Context) error { return ready(ctx, health) },
 		StartTimeout: time.Minute,
-		StopTimeout:  10 * time.Second,
+		StopTimeout:  30 * time.Second, // Kubernetes' own default for a pod
 	})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.controller = process
-	s.opts.Ports = ports // the same after a restart, as on a host
-	s.undo = append(s.undo, func(ctx context.Context) error { return process.Stop(ctx) })
+	r.process = process
 	s.mu.Unlock()
+	s.undo.Add(process.Stop)
 	return nil
 }
 
-// KillController sends SIGKILL to the controller and waits for its end.
-func (s *Stack) KillController(context.Context) error {
+func (s *Stack) processOf(r *replica) *controlplane.Process {
 	s.mu.Lock()
-	process := s.controller
-	s.controller = nil
-	s.mu.Unlock()
-	if process == nil {
-		return errors.New("killing the controller, it is not running")
-	}
-	return process.Kill()
+	defer s.mu.Unlock()
+	return r.process
 }
 
-// ControllerExit returns the error with which a controller ended by itself, nil while it runs.
-func (s *Stack) ControllerExit() error {
+// down takes a replica's process away, which its caller then ends.
+func (s *Stack) down(r *replica) *controlplane.Process {
 	s.mu.Lock()
-	process := s.controller
-	s.mu.Unlock()
-	if process == nil {
-		return nil
-	}
-	select {
-	case <-process.Done():
-		return fmt.Errorf("the controller ended by itself; the last lines of %s:\n  %s",
-			process.LogFile(), strings.Join(process.LogTail(10), "\n  "))
-	default:
-		return nil
-	}
+	defer s.mu.Unlock()
+	process := r.process
+	r.process = nil
+	return process
 }
 
-func fill(ports ...*int) error {
-	free, err := controlplane.FreePorts(len(ports))
+// KillController sends SIGKILL to the controller, to the leader of several replicas, and waits for
+// its end.
+func (s *Stack) KillController(ctx context.Context) error {
+	leader, err := s.leader(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("killing the controller, %w", err)
 	}
-	for i, p := range ports {
-		if *p == 0 {
-			*p = free[i]
+	return s.down(leader).Kill()
+}
+
+// RollController replaces every replica as a rolling update does: SIGTERM, and a new process once the
+// old one has ended. The leader goes first, and each further one only when somebody leads again, so
+// that the update is the worst that can happen: whoever takes over is the next to go.
+func (s *Stack) RollController(ctx context.Context) error {
+	waiting := slices.Clone(s.replicas)
+	for len(waiting) > 0 {
+		leader, err := s.leader(ctx)
+		if err != nil {
+			return fmt.Errorf("rolling the controller, %w", err)
+		}
+		next := max(0, slices.Index(waiting, leader))
+		r := waiting[next]
+		waiting = slices.Delete(waiting, next, next+1)
+		if process := s.down(r); process != nil {
+			if err := process.Stop(ctx); err != nil {
+				return fmt.Errorf("rolling the controller, %w", err)
+			}
+		}
+		if err := s.startReplica(ctx, r); err != nil {
+			return fmt.Errorf("rolling the controller, %w", err)
+		}
+	}
+	_, err := s.leader(ctx)
+	return err
+}
+
+// ControllerExit returns the error with which a replica ended by itself, nil while all run that
+// should.
+func (s *Stack) ControllerExit() error {
+	for _, r := range s.replicas {
+		process := s.processOf(r)
+		if process == nil {
+			continue
+		}
+		select {
+		case <-process.Done():
+			return fmt.Errorf("the controller ended by itself; the last lines of %s:\n  %s",
+				process.LogFile(), strings.Join(process.LogTail(10), "\n  "))
+		default:
 		}
 	}
 	return nil
@@ -111,16 +178,16 @@ func ready(ctx context.Context, url string) error {
 
 // environment is what a user's Deployment would set, on top of nothing: an AWS profile of whoever
 // runs the sandbox must never reach the controller.
-func (s *Stack) environment(ports Ports) []string {
+func (s *Stack) environment(r *replica) []string {
 	env := map[string]string{
 		"HOME":                        s.opts.Dir,
 		"PATH":                        os.Getenv("PATH"),
-		"KUBECONFIG":                  s.plane.Kubeconfig(),
-		"SYSTEM_NAMESPACE":            "kube-system",
+		"KUBECONFIG":                  s.access.kubeconfig,
+		"SYSTEM_NAMESPACE":            rbac.Namespace,
 		"KARPENTER_SERVICE":           "karpenter",
-		"DISABLE_LEADER_ELECTION":     "true",
-		"METRICS_PORT":                strconv.Itoa(ports.Metrics),
-		"HEALTH_PROBE_PORT":           strconv.Itoa(ports.Health),
+		"DISABLE_LEADER_ELECTION":     strconv.FormatBool(len(s.replicas) == 1),
+		"METRICS_PORT":                strconv.Itoa(r.metrics),
+		"HEALTH_PROBE_PORT":           strconv.Itoa(r.health),
 		"ISOLATED_VPC":                "true",
 		"CLUSTER_NAME":                clusterName,
 		"CLUSTER_ENDPOINT":            s.plane.URL(),

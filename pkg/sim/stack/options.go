@@ -28,6 +28,9 @@ type Options struct {
 	Settings scenario.Settings
 	// Ports fix ports; zero fields take free ones.
 	Ports Ports
+	// Administrators lets the controller and the agents do everything. Otherwise they have the
+	// ServiceAccounts of the charts and no more rights than those, and Usage tells what they did.
+	Administrators bool
 	// Launcher makes nodes of instances; nil makes KWOK's. It is called once, when the control
 	// plane is up.
 	Launcher func(*controlplane.ControlPlane, client.Client) (aws.NodeLauncher, error)
@@ -40,7 +43,7 @@ type Options struct {
 	Log   logr.Logger
 }
 
-// Ports are where a sandbox listens on loopback.
+// Ports are where a sandbox listens on loopback. Metrics and Health are those of the first replica.
 type Ports struct {
 	APIServer, AWS, Metrics, Health int
 }

@@ -42,11 +42,12 @@ type Stack struct {
 	watch   *observer
 	cloud   *aws.Server
 	nodes   *node.Stack
+	access  access
 
-	mu         sync.Mutex
-	controller *controlplane.Process
-	faults     map[string]string // simulator's fault IDs by Failure
-	undo       []func(context.Context) error
+	mu       sync.Mutex
+	replicas []*replica        // of the controller
+	faults   map[string]string // simulator's fault IDs by Failure
+	undo     controlplane.Undo
 }
 
 // Start brings a sandbox up. When a part does not come up, what has started is stopped again.
@@ -68,6 +69,7 @@ func (s *Stack) start(ctx context.Context) error {
 	}{
 		{"control plane", s.startControlPlane},
 		{"custom resource definitions", s.installCRDs},
+		{"access", s.grantAccess},
 		{"simulated AWS", s.startCloud},
 		{"watches", s.startWatches},
 		{"simulated node software", s.startNodes},
@@ -82,24 +84,10 @@ func (s *Stack) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Stack) register(undo func(context.Context) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.undo = append(s.undo, undo)
-}
-
 // Stop takes everything down in the reverse order of its start and leaves no process behind. It may
 // be called more than once.
 func (s *Stack) Stop(ctx context.Context) error {
-	s.mu.Lock()
-	undo := s.undo
-	s.undo = nil
-	s.mu.Unlock()
-	var errs []error
-	for _, u := range slices.Backward(undo) {
-		errs = append(errs, u(ctx))
-	}
-	return errors.Join(errs...)
+	return s.undo.Run(ctx)
 }
 
 func (s *Stack) startControlPlane(ctx context.Context) (err error) {
@@ -107,13 +95,17 @@ func (s *Stack) startControlPlane(ctx context.Context) (err error) {
 	if _, missing := controlplane.FindBinary("", controlplane.KWOK); missing != nil && assets == "" {
 		assets = filepath.Join(s.opts.BinDir, "controlplane")
 	}
+	audit, err := s.auditArguments()
+	if err != nil {
+		return err
+	}
 	s.plane, err = controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(s.opts.Dir, "controlplane"), Assets: assets, APIServerPort: s.opts.Ports.APIServer,
+		Dir: filepath.Join(s.opts.Dir, "controlplane"), Assets: assets, APIServerPort: s.opts.Ports.APIServer, ExtraArgs: audit,
 	})
 	if err != nil {
 		return err
 	}
-	s.register(s.plane.Stop)
+	s.undo.Add(s.plane.Stop)
 	s.config = s.plane.RESTConfig()
 	if s.kube, err = kubernetes.NewForConfig(s.config); err != nil {
 		return fmt.Errorf("making a client, %w", err)
@@ -154,13 +146,13 @@ func (s *Stack) startCloud(ctx context.Context) error {
 	if err := s.cloud.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	s.register(func(context.Context) error { return s.cloud.Stop() })
+	s.undo.Add(func(context.Context) error { return s.cloud.Stop() })
 	return nil
 }
 
 func (s *Stack) startWatches(ctx context.Context) error {
 	s.watch = newObserver(s.kube, s.dynamic)
-	s.register(func(context.Context) error { s.watch.stop(); return nil })
+	s.undo.Add(func(context.Context) error { s.watch.stop(); return nil })
 	return s.watch.start(ctx)
 }
 
@@ -168,7 +160,11 @@ func (s *Stack) startNodes(ctx context.Context) error {
 	set := s.opts.Settings.Node
 	operands := s.opts.Operands
 	if set.Agent {
-		operands = append(slices.Clone(operands), gpuagent.Operand{Config: s.config, Clock: s.opts.Clock, Log: s.opts.Log.WithName("agent")})
+		agent := gpuagent.Operand{Config: s.config, Clock: s.opts.Clock, Log: s.opts.Log.WithName("agent")}
+		if !s.opts.Administrators {
+			agent.Token = s.agentToken
+		}
+		operands = append(slices.Clone(operands), agent)
 	}
 	nodes, err := node.New(node.Options{
 		Client:   s.kube,
@@ -185,7 +181,7 @@ func (s *Stack) startNodes(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- nodes.Run(ctx) }()
-	s.register(func(context.Context) error { cancel(); return <-ended })
+	s.undo.Add(func(context.Context) error { cancel(); return <-ended })
 	return nil
 }
 

@@ -57,8 +57,9 @@ func TestLocalNodesHaveTheHardwareAndNoGPUsYet(t *testing.T) {
 	}
 }
 
-// TestStart needs binaries, and a program in the controller's place that serves /readyz.
-func TestStart(t *testing.T) {
+// pretended returns a directory with the binaries of the control plane and a pretended controller.
+func pretended(t *testing.T) string {
+	t.Helper()
 	bin := binDir(t)
 	exe, err := os.Executable()
 	if err != nil {
@@ -70,6 +71,12 @@ func TestStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+// TestStart needs binaries, and a program in the controller's place that serves /readyz.
+func TestStart(t *testing.T) {
+	dir := pretended(t)
 	var phases []string
 	s, err := Start(t.Context(), Options{
 		Dir: filepath.Join(dir, "data"), BinDir: dir, Log: logr.Discard(), Progress: func(p string) { phases = append(phases, p) },
@@ -83,7 +90,7 @@ func TestStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	want := []string{"control plane", "custom resource definitions", "simulated AWS", "watches", "simulated node software", "ours controller"}
+	want := []string{"control plane", "custom resource definitions", "access", "simulated AWS", "watches", "simulated node software", "ours controller"}
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Error(diff)
 	}

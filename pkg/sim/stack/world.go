@@ -27,10 +27,15 @@ func (s *Stack) Apply(ctx context.Context, manifests string) error {
 		return err
 	}
 	for _, o := range objects {
-		if o.GetKind() == "NodePool" {
-			if err := s.checkNodeClass(ctx, o); err != nil {
-				return err
-			}
+		var err error
+		switch o.GetKind() {
+		case "NodePool":
+			err = s.checkNodeClass(ctx, o)
+		case "Namespace":
+			err = s.grantLater(ctx, o.GetName())
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
