@@ -57,16 +57,26 @@ func (r *run) allowing(p *corev1.Pod, t *template, term scheduling.Requirements)
 		if it.Requirements.Intersects(term) != nil || !holds(it, requests) {
 			continue
 		}
-		for _, o := range it.Offerings {
-			if o.Launchable() && o.CapacityType() == string(v1alpha1.CapacityTypeOnDemand) && o.Price < best && term.IsCompatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) {
-				name, best = it.Name, o.Price
-			}
+		if price := onDemand(it, term); price < best {
+			name, best = it.Name, price
 		}
 	}
 	if name == "" {
 		return ""
 	}
 	return fmt.Sprintf("allow %s ($%s/h on demand) in spec.template.spec.requirements of NodePool %s", name, v1alpha1.PriceFromFloat(best), t.NodePoolName)
+}
+
+// onDemand is the least on-demand price of the offerings that a term allows; infinite
+// where there is none.
+func onDemand(it *cloudprovider.InstanceType, term scheduling.Requirements) float64 {
+	best := math.Inf(1)
+	for _, o := range it.Offerings {
+		if o.Launchable() && o.CapacityType() == string(v1alpha1.CapacityTypeOnDemand) && term.IsCompatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) {
+			best = min(best, o.Price)
+		}
+	}
+	return best
 }
 
 // offering says how GPUs come to be offered under the name of a resource.
