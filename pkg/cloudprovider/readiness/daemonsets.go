@@ -125,7 +125,7 @@ func Blockers(pool *v1alpha1.GPUPool, nodePools []*karpv1.NodePool, daemonSets [
 	for i := range daemonSets {
 		ds := &daemonSets[i]
 		role, ok := RoleOf(ds)
-		if !ok || !needed(role, pool, operator) || !runsOn(ds, nodePools) {
+		if !ok || !needed(role, pool, operator) || !RunsOn(ds, nodePools) {
 			continue
 		}
 		agent = agent || role == RoleAgent
@@ -164,9 +164,9 @@ func refused(ds *appsv1.DaemonSet, pool *v1alpha1.GPUPool, role Role) (corev1.Ta
 	return corev1.Taint{}, false
 }
 
-// runsOn tells whether pods of the DaemonSet go to nodes of any of the NodePools. Labels
+// RunsOn tells whether pods of the DaemonSet go to nodes of any of the NodePools. Labels
 // that the NodePools do not fix may have any value.
-func runsOn(ds *appsv1.DaemonSet, nodePools []*karpv1.NodePool) bool {
+func RunsOn(ds *appsv1.DaemonSet, nodePools []*karpv1.NodePool) bool {
 	pod := &corev1.Pod{Spec: ds.Spec.Template.Spec}
 	wants := scheduling.NewPodRequirements(pod)
 	return slices.ContainsFunc(nodePools, func(np *karpv1.NodePool) bool {

@@ -161,12 +161,20 @@ func (p *possible) satisfies(t term) bool {
 	})
 }
 
-// explain names the first selector that nothing satisfies by itself, or all of them.
-func (p *possible) explain(t term) string {
+// blame finds the first selector that nothing satisfies by itself, and what comes nearest.
+func (p *possible) blame(t term) (catalog.Selector, catalog.Suggestion, bool) {
 	for _, s := range t {
 		if nearest, ok := catalog.Nearest(s, p.labels); ok {
-			return fmt.Sprintf("No node of any NodePool can have %s; %s", s, nearest)
+			return s, nearest, true
 		}
+	}
+	return catalog.Selector{}, catalog.Suggestion{}, false
+}
+
+// explain names the first selector that nothing satisfies by itself, or all of them.
+func (p *possible) explain(t term) string {
+	if s, nearest, ok := p.blame(t); ok {
+		return fmt.Sprintf("No node of any NodePool can have %s; %s", s, nearest)
 	}
 	return "No node of any NodePool can have all of " + strings.Join(lo.Map(t, func(s catalog.Selector, _ int) string { return s.String() }), ", ") + " together"
 }
