@@ -31,7 +31,7 @@ With the binary kubectl-gpupool on the PATH, kubectl runs it as kubectl gpupool.
 	cmd.SetIn(s.In)
 	cmd.SetOut(s.Out)
 	cmd.SetErr(s.Err)
-	cmd.AddCommand(newPlan(s, clk))
+	cmd.AddCommand(newPlan(s, clk), newStatus(s, clk), newDoctor(s, clk), newConvert(s))
 	return cmd
 }
 

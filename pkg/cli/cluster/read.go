@@ -42,10 +42,10 @@ func Read(ctx context.Context, c client.Reader) (*manifest.Set, error) {
 func list[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, c client.Reader, what client.ObjectList, items func() []T) ([]P, error) {
+}](ctx context.Context, c client.Reader, what client.ObjectList, items func() []T, opts ...client.ListOption) ([]P, error) {
 	var out []P
 	for {
-		if err := c.List(ctx, what, client.Limit(page), client.Continue(what.GetContinue())); err != nil {
+		if err := c.List(ctx, what, append(opts, client.Limit(page), client.Continue(what.GetContinue()))...); err != nil {
 			if meta.IsNoMatchError(err) {
 				return nil, nil
 			}

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,13 +27,14 @@ import (
 
 var scheme = NewScheme()
 
-// NewScheme returns a scheme of all kinds that are read, Nodes and NodeClaims too.
+// NewScheme returns a scheme of all kinds that are read, Nodes, NodeClaims and
+// CustomResourceDefinitions too.
 func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	karpenter := schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 	metav1.AddToGroupVersion(s, karpenter)
 	s.AddKnownTypes(karpenter, &karpv1.NodePool{}, &karpv1.NodePoolList{}, &karpv1.NodeClaim{}, &karpv1.NodeClaimList{})
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err) // two types of one kind: a fault of this program
 		}
@@ -64,7 +66,7 @@ type reader struct {
 }
 
 // document reads one document: an object or a List of objects.
-func (r *reader) document(text []byte, at place) error {
+func (v visitor) document(text []byte, at place) error {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
@@ -75,7 +77,7 @@ func (r *reader) document(text []byte, at place) error {
 	}
 	items, isList := object["items"].([]any)
 	if kind, _ := object["kind"].(string); !isList || !strings.HasSuffix(kind, "List") {
-		return r.object(object, at)
+		return v(object, at)
 	}
 	var errs []error
 	for i, item := range items {
@@ -85,20 +87,17 @@ func (r *reader) document(text []byte, at place) error {
 			errs = append(errs, fmt.Errorf("%s: not an object; write apiVersion, kind and metadata", at))
 			continue
 		}
-		errs = append(errs, r.object(m, at))
+		errs = append(errs, v(m, at))
 	}
 	return errors.Join(errs...)
 }
 
 func (r *reader) object(object map[string]any, at place) error {
 	u := &unstructured.Unstructured{Object: object}
-	gvk := u.GroupVersionKind()
-	switch {
-	case gvk.Kind == "":
-		return fmt.Errorf("%s: kind: missing; write one, such as Deployment", at)
-	case gvk.Version == "":
-		return fmt.Errorf("%s: apiVersion: missing; write one, such as apps/v1", at)
+	if err := typed(u, at); err != nil {
+		return err
 	}
+	gvk := u.GroupVersionKind()
 	create, ok := read[gvk.GroupKind()]
 	isClass := gvk.GroupKind() == catalogprovider.NodeClassGVK.GroupKind()
 	if !ok && !isClass {
@@ -120,6 +119,17 @@ func (r *reader) object(object map[string]any, at place) error {
 	return nil
 }
 
+// typed says whether an object tells its kind and version.
+func typed(u *unstructured.Unstructured, at place) error {
+	switch gvk := u.GroupVersionKind(); {
+	case gvk.Kind == "":
+		return fmt.Errorf("%s: kind: missing; write one, such as Deployment", at)
+	case gvk.Version == "":
+		return fmt.Errorf("%s: apiVersion: missing; write one, such as apps/v1", at)
+	}
+	return nil
+}
+
 // take decodes an object and adds it to the set; create is nil for an EC2NodeClass.
 func (r *reader) take(u *unstructured.Unstructured, create func() client.Object, at place) error {
 	if create == nil {
@@ -131,7 +141,7 @@ func (r *reader) take(u *unstructured.Unstructured, create func() client.Object,
 		return nil
 	}
 	into := create()
-	if err := decode(u.Object, into); err != nil {
+	if err := Decode(u.Object, into); err != nil {
 		return err
 	}
 	return r.set.add(into, at)
@@ -146,8 +156,9 @@ func fullName(o client.Object) string {
 
 var strict = serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme, scheme, serializer.SerializerOptions{Strict: true})
 
-// decode reads an object strictly. The error names the field.
-func decode(object map[string]any, into client.Object) error {
+// Decode reads an object strictly, after it has given a NodePool or a GPUPool the defaults
+// of its definition and held it to the rules there. The error names the field.
+func Decode(object map[string]any, into client.Object) error {
 	if gvk := (&unstructured.Unstructured{Object: object}).GroupVersionKind(); !scheme.Recognizes(gvk) {
 		return fmt.Errorf("apiVersion: %q is a version that is not read; convert the object to the current one", gvk.GroupVersion())
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -24,6 +25,33 @@ const maxBytes = 64 << 20
 // files are reported at once.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
 	r := &reader{set: &Set{}, seen: map[string]place{}}
+	err := visitor(r.object).paths(paths, stdin)
+	return r.set, err
+}
+
+// Document is one object of the input as it was written.
+type Document struct {
+	Object *unstructured.Unstructured
+	// From is the file and document.
+	From string
+}
+
+// Documents reads the same input as Load and leaves the objects as they are: any kind
+// and version, not held to any rule but that kind and apiVersion are there.
+func Documents(paths []string, stdin io.Reader) ([]Document, error) {
+	var out []Document
+	err := visitor(func(object map[string]any, at place) error {
+		u := &unstructured.Unstructured{Object: object}
+		out = append(out, Document{Object: u, From: at.String()})
+		return typed(u, at)
+	}).paths(paths, stdin)
+	return out, err
+}
+
+// visitor takes the objects of the input one by one.
+type visitor func(object map[string]any, at place) error
+
+func (v visitor) paths(paths []string, stdin io.Reader) error {
 	var errs []error
 	for _, path := range paths {
 		files, err := expand(path)
@@ -32,10 +60,10 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 			continue
 		}
 		for _, f := range files {
-			errs = append(errs, r.file(f, stdin))
+			errs = append(errs, v.file(f, stdin))
 		}
 	}
-	return r.set, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func expand(path string) ([]string, error) {
@@ -65,7 +93,7 @@ func expand(path string) ([]string, error) {
 	return files, nil
 }
 
-func (r *reader) file(path string, stdin io.Reader) error {
+func (v visitor) file(path string, stdin io.Reader) error {
 	in, name := stdin, "standard input"
 	if path != StandardInput {
 		f, err := os.Open(path)
@@ -93,7 +121,7 @@ func (r *reader) file(path string, stdin io.Reader) error {
 			return errors.Join(append(errs, fmt.Errorf("%s, document %d: %w", name, n, err))...)
 		}
 		if !blank(text) {
-			errs = append(errs, r.document(text, place{file: name, document: n}))
+			errs = append(errs, v.document(text, place{file: name, document: n}))
 		}
 	}
 	return errors.Join(errs...)
