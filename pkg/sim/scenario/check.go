@@ -100,7 +100,7 @@ func (p PodSelection) selects(pod *Pod) bool {
 func (p PodSelection) disrupted(s *Snapshot) []string {
 	var names []string
 	for i := range s.Disrupted {
-		if pod := &s.Disrupted[i]; p.selects(pod) {
+		if pod := &s.Disrupted[i]; p.selects(pod) && !pod.LateTaint {
 			names = append(names, fmt.Sprintf("%s/%s %s", pod.Namespace, pod.Name, pod.Disruption))
 		}
 	}

@@ -18,7 +18,8 @@ func world() *Snapshot {
 		},
 		GonePods:  []Pod{{Namespace: "default", Name: "d", Phase: "Succeeded", Node: "n3", Labels: map[string]string{"app": "job"}}},
 		GoneNodes: []Node{{Name: "n3", Labels: map[string]string{labelNodePool: "p"}}},
-		Disrupted: []Pod{{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web"}, Disruption: "PreemptionByScheduler"}},
+		Disrupted: []Pod{{Namespace: "default", Name: "x", Labels: map[string]string{"app": "web"}, Disruption: "PreemptionByScheduler"},
+			{Namespace: "default", Name: "y", Labels: map[string]string{"app": "web"}, Disruption: "DeletionByTaintManager", LateTaint: true}},
 		Nodes: []Node{
 			{Name: "n1", Ready: true, Cordoned: true, Taints: []string{"team"}, Allocatable: map[string]int64{"nvidia.com/gpu": 8}, Labels: map[string]string{labelZone: "local"}},
 			{Name: "n2", Allocatable: map[string]int64{"nvidia.com/gpu": 1}, Labels: map[string]string{

@@ -53,7 +53,7 @@ func (s StepResult) outcome() string {
 }
 
 func (r *Result) writeFigures(w io.Writer) {
-	if len(r.Measures) == 0 && r.UpSeconds == 0 {
+	if len(r.Measures) == 0 && r.UpSeconds == 0 && r.LateTaints == 0 {
 		return
 	}
 	fmt.Fprint(w, "\nfigures\n")
@@ -65,6 +65,9 @@ func (r *Result) writeFigures(w io.Writer) {
 		fmt.Fprintf(t, "  %s\t%8.1f s\n", m.Name, m.Seconds)
 	}
 	_ = t.Flush()
+	if r.LateTaints > 0 {
+		fmt.Fprintf(w, "  pods that the taint manager ended for a taint already gone: %d\n", r.LateTaints)
+	}
 }
 
 func (r *Result) writeCost(w io.Writer) {

@@ -93,10 +93,22 @@ func (o *observer) note(obj any) {
 		return
 	}
 	if p := podOf(pod); p.Disruption != "" {
+		p.LateTaint = p.Disruption == deletionByTaintManager && !o.noExecute(p.Node)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.disrupted[string(pod.UID)] = p
+		if _, known := o.disrupted[string(pod.UID)]; !known { // what follows happens to its node later
+			o.disrupted[string(pod.UID)] = p
+		}
 	}
+}
+
+// deletionByTaintManager is the reason that Kubernetes's taint eviction controller gives.
+const deletionByTaintManager = "DeletionByTaintManager"
+
+// noExecute says whether a node has gone or carries a taint that ends pods.
+func (o *observer) noExecute(node string) bool {
+	n, err := o.typed.Core().V1().Nodes().Lister().Get(node)
+	return err != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
 // remember keeps the last state of what was deleted.
