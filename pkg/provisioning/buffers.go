@@ -4,19 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
-	stock "sigs.k8s.io/karpenter/pkg/controllers/provisioning"
 	scheduler "sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 )
 
 // placement is where the virtual pods of a capacity buffer went.
 type placement struct{ existing, added, failed int }
+
+// noteSpaces tells of the space of buffers. Virtual pods that a rule of their pool refuses
+// have no place: for them the results say why, as they do for those that fit nowhere.
+func (p *Provisioner) noteSpaces(ctx context.Context, results *scheduler.Results, d Decision, seen *Catalogue) {
+	results.PodErrors = maps.Clone(results.PodErrors)
+	if results.PodErrors == nil {
+		results.PodErrors = map[*corev1.Pod]error{}
+	}
+	for _, r := range d.Refused {
+		if _, ok := bufferOf(r.Pod); ok {
+			results.PodErrors[r.Pod] = r.Refusal
+		}
+	}
+	if p.sizer.Spaces == nil {
+		return
+	}
+	pools, err := listPools(ctx, p.sizer.Client)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "noting the space of capacity buffers")
+		return
+	}
+	r := &round{RightSizer: p.sizer, pools: pools, seen: seen}
+	p.sizer.Spaces.Note(r.spacesOf(*results))
+}
 
 // updateBuffers does what stock's provisioner does after scheduling: it writes the
 // condition Provisioning of every buffer, and tells the cluster state which nodes
@@ -25,10 +50,10 @@ func (p *Provisioner) updateBuffers(ctx context.Context, results scheduler.Resul
 	onNodes := map[string]int{}
 	places := map[types.NamespacedName]*placement{}
 	at := func(pod *corev1.Pod) (*placement, bool) {
-		if !stock.IsVirtualPod(pod) {
+		key, ok := bufferOf(pod)
+		if !ok {
 			return nil, false
 		}
-		key := types.NamespacedName{Namespace: pod.Annotations[autoscalingv1beta1.BufferNamespaceAnnotation], Name: pod.Annotations[autoscalingv1beta1.BufferNameAnnotation]}
 		if places[key] == nil {
 			places[key] = &placement{}
 		}

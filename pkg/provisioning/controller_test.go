@@ -67,9 +67,10 @@ var _ = Describe("Replacing the controllers", func() {
 	It("should follow capacity buffers where they are on", func() {
 		on := options.ToContext(ctx, coretest.Options(coretest.OptionsFields{FeatureGates: coretest.FeatureGates{CapacityBuffer: lo.ToPtr(true)}}))
 		all := lo.Must(provisioning.Replace(on, []controller.Controller{inner, stock.NewPodController(env.Client, inner, cluster), stock.NewNodeController(env.Client, inner)}, dependencies()))
-		Expect(all).To(HaveLen(5))
+		Expect(all).To(HaveLen(6))
 		Expect(all[3]).To(BeAssignableToTypeOf(&provisioning.LaunchTrigger{}))
 		Expect(all[4]).To(BeAssignableToTypeOf(&provisioning.BufferTrigger{}))
+		Expect(all[5]).To(BeAssignableToTypeOf(&provisioning.UseTrigger{}))
 	})
 
 	It("should refuse a set that it does not know", func() {

@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -102,7 +101,7 @@ func (r *round) overLimit(e *entry, used charge) *Refusal {
 // alone completes a refusal by a limit with the cheapest launch for one pod.
 func (r *round) alone(e *entry, pod *corev1.Pod) Refusal {
 	out := *e.refusal
-	if out.Kind == RefusedOversize {
+	if out.Kind == RefusedOversize || out.Kind == RefusedWarmPrice {
 		return out
 	}
 	reqs := scheduling.NewRequirements(e.template.base.Requirements.Values()...)
@@ -143,26 +142,8 @@ var errNodePoolLimit = errors.New("checking NodePool limits, the plan passes the
 // withinNodePoolLimits narrows formed claims to what the limits of their NodePools
 // leave, counting as the scheduler does: nodes that are not being deleted, and for
 // each new claim the largest of its types.
-func (r *round) withinNodePoolLimits(_ context.Context, formed, stay []*entry) error {
-	left := map[string]corev1.ResourceList{}
-	for _, t := range r.templates {
-		if len(t.nodePool.Spec.Limits) > 0 {
-			left[t.nodePool.Name] = corev1.ResourceList(t.nodePool.Spec.Limits).DeepCopy()
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	for n := range r.Cluster.Nodes() {
-		if rest, ok := left[n.Labels()[karpv1.NodePoolLabelKey]]; ok && !n.MarkedForDeletion() {
-			left[n.Labels()[karpv1.NodePoolLabelKey]] = resources.Subtract(rest, n.Capacity())
-		}
-	}
-	for _, e := range stay {
-		if rest, ok := left[e.claim.NodePoolName]; ok && e.refusal == nil {
-			left[e.claim.NodePoolName] = take(rest, e.claim.InstanceTypeOptions)
-		}
-	}
+func (r *round) withinNodePoolLimits(formed, stay []*entry) error {
+	left := r.leftInNodePools(stay)
 	for _, e := range formed {
 		rest, ok := left[e.claim.NodePoolName]
 		if !ok {
@@ -175,6 +156,31 @@ func (r *round) withinNodePoolLimits(_ context.Context, formed, stay []*entry) e
 		left[e.claim.NodePoolName] = take(rest, e.claim.InstanceTypeOptions)
 	}
 	return nil
+}
+
+// leftInNodePools is what the limits of NodePools leave beside their nodes and the
+// claims that stay, by NodePool; one without limits is not in it.
+func (r *round) leftInNodePools(stay []*entry) map[string]corev1.ResourceList {
+	left := map[string]corev1.ResourceList{}
+	for _, t := range r.templates {
+		if len(t.nodePool.Spec.Limits) > 0 {
+			left[t.nodePool.Name] = corev1.ResourceList(t.nodePool.Spec.Limits).DeepCopy()
+		}
+	}
+	if len(left) == 0 {
+		return left
+	}
+	for n := range r.Cluster.Nodes() {
+		if rest, ok := left[n.Labels()[karpv1.NodePoolLabelKey]]; ok && !n.MarkedForDeletion() {
+			left[n.Labels()[karpv1.NodePoolLabelKey]] = resources.Subtract(rest, n.Capacity())
+		}
+	}
+	for _, e := range stay {
+		if rest, ok := left[e.claim.NodePoolName]; ok && e.refusal == nil {
+			left[e.claim.NodePoolName] = take(rest, e.claim.InstanceTypeOptions)
+		}
+	}
+	return left
 }
 
 func holdsType(rest corev1.ResourceList, it *cloudprovider.InstanceType) bool {

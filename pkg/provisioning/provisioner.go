@@ -27,6 +27,7 @@ type Provisioner struct {
 	recorder events.Recorder
 	holds    *Holds
 	batcher  *stock.Batcher[types.UID]
+	counted  counted
 }
 
 var _ singleton.Reconciler = (*Provisioner)(nil)
@@ -60,6 +61,7 @@ func (p *Provisioner) Reconcile(ctx context.Context) (reconciler.Result, error) 
 	if !p.batcher.Wait(ctx) || !p.sizer.Cluster.Synced(ctx) {
 		return again, nil
 	}
+	began := p.sizer.Clock.Now()
 	results, err := p.Provision(ctx)
 	if err != nil {
 		return reconciler.Result{}, err
@@ -68,6 +70,7 @@ func (p *Provisioner) Reconcile(ctx context.Context) (reconciler.Result, error) 
 		if err := p.updateBuffers(ctx, results); err != nil {
 			log.FromContext(ctx).Error(err, "updating CapacityBuffer provisioning status")
 		}
+		p.counted.note(began)
 	}
 	if len(results.NewNodeClaims) == 0 {
 		return again, nil
@@ -86,6 +89,9 @@ func (p *Provisioner) Provision(ctx context.Context) (scheduler.Results, error) 
 	p.holds.note(decision.Refused)
 	p.announce(ctx, results, decision)
 	results.NewNodeClaims = decision.Claims
+	if options.FromContext(ctx).FeatureGates.CapacityBuffer {
+		p.noteSpaces(ctx, &results, decision, seen)
+	}
 	return results, nil
 }
 

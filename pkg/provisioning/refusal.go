@@ -17,6 +17,9 @@ const (
 	RefusedGPULimit RefusalKind = "GPULimitReached"
 	// RefusedPriceLimit is spec.limits.pricePerHour.
 	RefusedPriceLimit RefusalKind = "PriceLimitReached"
+	// RefusedWarmPrice is maxPricePerHour of an entry of spec.warm. It holds back nothing but
+	// the space for that entry.
+	RefusedWarmPrice RefusalKind = "BudgetReached"
 )
 
 // Refusal is why a pod has no node though a node could be launched for it.

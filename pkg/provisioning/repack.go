@@ -111,7 +111,7 @@ func (r *round) repack(ctx context.Context, g *group) error {
 	if err != nil {
 		return err
 	}
-	if err := r.withinNodePoolLimits(ctx, formed, stay); err != nil {
+	if err := r.withinNodePoolLimits(formed, stay); err != nil {
 		return err
 	}
 	after, _ := r.admit(g.pool, formed, stay)
@@ -122,6 +122,17 @@ func (r *round) repack(ctx context.Context, g *group) error {
 	if len(uids(after)) == len(uids(before)) && now > was-1e-9 {
 		return errNotCheaper
 	}
+	r.refuseUnplaced(refused, formed)
+	if gain := was - now; gain > 0 && !math.IsInf(gain, 0) {
+		r.saved += gain
+		savedPrice.Add(gain, map[string]string{poolLabel: g.pool.Name})
+	}
+	r.entries = append(stay, formed...)
+	return nil
+}
+
+// refuseUnplaced tells the pods of refused claims that the new ones do not place.
+func (r *round) refuseUnplaced(refused, formed []*entry) {
 	placed := lo.Keyify(uids(formed))
 	for _, e := range refused {
 		for _, pod := range e.claim.Pods {
@@ -130,12 +141,6 @@ func (r *round) repack(ctx context.Context, g *group) error {
 			}
 		}
 	}
-	if gain := was - now; gain > 0 && !math.IsInf(gain, 0) {
-		r.saved += gain
-		savedPrice.Add(gain, map[string]string{poolLabel: g.pool.Name})
-	}
-	r.entries = append(stay, formed...)
-	return nil
 }
 
 func uids(entries []*entry) []string {
@@ -210,7 +215,7 @@ func (p *packing) nodes(plan fleet.Plan) []planned {
 // pin keeps a node in the domains in which stock balanced its pods, and in one
 // capacity type where the pool has an order or a price to keep.
 func (p *packing) pin(node *planned, at int, reqs scheduling.Requirements) {
-	if node.template.pool.holds() {
+	if _, held := node.template.pool.order(node.pods...); held {
 		node.pinned.Add(scheduling.NewRequirement(karpv1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, p.shapes[at].tier))
 	}
 	for _, c := range p.apart {

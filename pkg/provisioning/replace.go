@@ -23,6 +23,8 @@ type Dependencies struct {
 	Ledger *Ledger
 	// Holds receives what is held back and why; nil if nobody asks.
 	Holds *Holds
+	// Spaces receives where the space of capacity buffers stands; nil if nobody asks.
+	Spaces *Spaces
 }
 
 // Replace takes Karpenter's provisioner and its triggers out of the controllers that
@@ -39,8 +41,8 @@ func Replace(ctx context.Context, controllers []controller.Controller, d Depende
 	if inner == nil {
 		return nil, fmt.Errorf("replacing the provisioner, not among the %d controllers of Karpenter", len(controllers))
 	}
-	ours := NewProvisioner(inner, &RightSizer{Client: d.Client, Cluster: d.Cluster, Clock: d.Clock, Ledger: d.Ledger}, d.Recorder, d.Holds)
-	out, found := make([]controller.Controller, 0, len(controllers)+2), map[string]int{}
+	ours := NewProvisioner(inner, &RightSizer{Client: d.Client, Cluster: d.Cluster, Clock: d.Clock, Ledger: d.Ledger, Spaces: d.Spaces}, d.Recorder, d.Holds)
+	out, found := make([]controller.Controller, 0, len(controllers)+3), map[string]int{}
 	for _, c := range controllers {
 		switch c.(type) {
 		case *stock.Provisioner:
@@ -63,7 +65,7 @@ func Replace(ctx context.Context, controllers []controller.Controller, d Depende
 	}
 	out = append(out, &LaunchTrigger{client: d.Client, provisioner: ours})
 	if options.FromContext(ctx).FeatureGates.CapacityBuffer {
-		out = append(out, &BufferTrigger{client: d.Client, provisioner: ours})
+		out = append(out, &BufferTrigger{client: d.Client, provisioner: ours}, &UseTrigger{provisioner: ours, spaces: d.Spaces})
 	}
 	return out, nil
 }

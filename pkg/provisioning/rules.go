@@ -66,15 +66,16 @@ func copyRequirement(q *scheduling.Requirement) *scheduling.Requirement {
 // holdCapacityType narrows a claim to the first capacity type of the order in which
 // it can be launched with all its minValues.
 func (r *round) holdCapacityType(e *entry) {
-	if !e.template.pool.holds() {
+	tiers, held := e.template.pool.order(e.claim.Pods...)
+	if !held {
 		return
 	}
 	requests := r.requests(e.claim.Pods)
-	for _, tier := range e.template.pool.tiers {
+	for _, tier := range tiers {
 		types := lo.Filter(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) bool {
 			return lo.SomeBy(e.template.launchable(it, e.claim.Requirements, requests), func(o *cloudprovider.Offering) bool { return o.CapacityType() == tier })
 		})
-		if _, _, err := cloudprovider.InstanceTypes(types).SatisfiesMinValues(e.claim.Requirements); len(types) == 0 || err != nil {
+		if _, _, err := types.SatisfiesMinValues(e.claim.Requirements); len(types) == 0 || err != nil {
 			continue
 		}
 		e.claim.InstanceTypeOptions = types
@@ -96,7 +97,7 @@ func (r *round) trim(e *entry, factor float64) {
 			return o.CapacityType() == best.tier && o.Price <= best.price*factor+1e-9
 		})
 	})
-	if _, _, err := cloudprovider.InstanceTypes(kept).SatisfiesMinValues(e.claim.Requirements); err == nil {
+	if _, _, err := kept.SatisfiesMinValues(e.claim.Requirements); err == nil {
 		e.claim.InstanceTypeOptions = kept
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	controllerruntime "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -160,4 +162,38 @@ func (t *BufferTrigger) Reconcile(ctx context.Context, req reconcile.Request) (r
 func (t *BufferTrigger) Register(_ context.Context, m manager.Manager) error {
 	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&autoscalingv1beta1.CapacityBuffer{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: minReconciles}).Complete(t)
+}
+
+// UseTrigger wakes the provisioner when a pod takes its place on a node that holds space
+// for capacity buffers: what it took is refilled with the next batch, and not when the
+// buffer has its turn.
+type UseTrigger struct {
+	provisioner *Provisioner
+	spaces      *Spaces
+}
+
+// Name is the controller's.
+func (t *UseTrigger) Name() string { return "provisioner.trigger.use" }
+
+// Reconcile triggers for a pod that is bound. The batch that starts here is longer than the
+// cluster state takes to see the pod on its node.
+func (t *UseTrigger) Reconcile(_ context.Context, pod *corev1.Pod) (reconcile.Result, error) {
+	if t.spaces.On(pod.Spec.NodeName) && !podutils.IsTerminal(pod) && !podutils.IsOwnedByDaemonSet(pod) && !podutils.IsOwnedByNode(pod) {
+		t.provisioner.Trigger(pod.UID)
+	}
+	return reconcile.Result{}, nil
+}
+
+// Register adds the controller to the manager.
+func (t *UseTrigger) Register(ctx context.Context, m manager.Manager) error {
+	return controllerruntime.NewControllerManagedBy(m).Named(t.Name()).For(&corev1.Pod{}, builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return bound(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return bound(e.ObjectNew) && !bound(e.ObjectOld) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	})).WithOptions(concurrency(ctx)).Complete(reconcile.AsReconciler(m.GetClient(), t))
+}
+
+func bound(o client.Object) bool {
+	pod, ok := o.(*corev1.Pod)
+	return ok && pod.Spec.NodeName != ""
 }
