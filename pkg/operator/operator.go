@@ -67,11 +67,12 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))
 	return slices.Concat(
 		lo.Must(provisioning.Replace(ctx, lo.Must(readiness.PlanWithTrials(core, op.GetClient(), cluster)), provisioning.Dependencies{
-			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger, Holds: holds,
+			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger, Holds: holds, Spaces: spaces,
 		})),
 		newAWSControllers(ctx, op, cloudProvider),
 		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus, holds),
 		gate.controllers(op, cloudProvider, cluster),
+		newWarmControllers(op, cloudProvider, gpuPools, spaces),
 	)
 }
 

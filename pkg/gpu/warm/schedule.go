@@ -10,10 +10,10 @@ import (
 const (
 	// slack is more than any change of a zone's offset moves a wall clock, and more than the
 	// two offsets on either side of one differ.
-	slack = 3 * time.Hour
+	slack = 2 * time.Hour
 	// maxEdges bounds how many openings and closings NextChange looks at. Windows that
 	// follow one another every minute would make it look forever.
-	maxEdges = 1000
+	maxEdges = 256
 )
 
 // Window is a span of time that recurs. The location of the zone must not be nil.
@@ -48,7 +48,7 @@ func (s Schedule) Share(at time.Time) int {
 }
 
 // NextChange is the first time after at when Share changes. It is false if it never does, or
-// not within the next thousand openings and closings.
+// not within the next 256 openings and closings.
 func (s Schedule) NextChange(at time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false

@@ -1,0 +1,94 @@
+package warm
+
+import (
+	"context"
+
+	"github.com/samber/lo"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	corecloudprovider "sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
+	"sigs.k8s.io/karpenter/pkg/utils/resources"
+
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/warm"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
+)
+
+// bound lowers the amounts of an entry to what its maxPricePerHour covers. The slots of an
+// entry share one budget, in their order. What really is launched is held to the budget by
+// the provisioner; here it is decided how much is worth asking for.
+func (c *Controller) bound(ctx context.Context, d *demand, members []*karpv1.NodePool) {
+	price, ok := d.entry.MaxPrice()
+	if !ok {
+		return
+	}
+	budget, short := int64(price), 0
+	for _, s := range d.slots {
+		space, _ := c.Spaces.Of(s.key)
+		held := lo.Map(space.Nodes, func(n provisioning.HeldNode, _ int) warm.Held {
+			return warm.Held{Units: n.Pods, Room: n.Room, Price: int64(n.Price)}
+		})
+		offers := c.offers(ctx, s, members)
+		within := warm.Budget(budget).Bound(s.rendered(), held, offers)
+		short += s.rendered() - within
+		s.wanted -= s.rendered() - within
+		budget = max(0, budget-lo.SumBy(space.Nodes, func(n provisioning.HeldNode) int64 { return int64(n.Price) }))
+	}
+	if short > 0 && d.problem == nil {
+		d.problem = &problem{v1alpha1.ReasonBudgetReached, "maxPricePerHour=" + *d.entry.MaxPricePerHour + " does not cover the full amount; raise it, or hold less"}
+	}
+}
+
+// offers are the ways to buy nodes for the virtual pods of a slot, at present.
+func (c *Controller) offers(ctx context.Context, s *slot, members []*karpv1.NodePool) (offers []warm.Offer) {
+	pod := &corev1.Pod{Spec: s.template.Spec}
+	requests := resources.RequestsForPods(pod)
+	for _, n := range members {
+		its, err := c.CloudProvider.GetInstanceTypes(ctx, n)
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("leaving out the offers of a nodepool", "NodePool", klog.KObj(n), "error", err.Error())
+			continue
+		}
+		template := n.Spec.Template
+		reqs := scheduling.NewNodeSelectorRequirementsWithMinValues(template.Spec.Requirements...)
+		reqs.Add(scheduling.NewLabelRequirements(template.Labels).Values()...)
+		reqs.Add(scheduling.NewStrictPodRequirements(pod).Values()...)
+		for _, it := range its {
+			if it.Requirements.Intersects(reqs) == nil {
+				offers = append(offers, offersOf(it, reqs, requests)...)
+			}
+		}
+	}
+	return offers
+}
+
+func offersOf(it *corecloudprovider.InstanceType, reqs scheduling.Requirements, requests corev1.ResourceList) (offers []warm.Offer) {
+	for _, group := range it.AllocatableOfferingsList() {
+		units := times(requests, group.Allocatable)
+		for _, o := range group.Offerings {
+			if units > 0 && o.Launchable() && reqs.IsCompatible(o.Requirements, scheduling.AllowUndefinedWellKnownLabels) {
+				offers = append(offers, warm.Offer{Units: units, Price: int64(v1alpha1.PriceFromFloat(o.Price))})
+			}
+		}
+	}
+	return offers
+}
+
+// times is how often requests fit.
+func times(requests, allocatable corev1.ResourceList) int {
+	least := -1
+	for name, q := range requests {
+		if q.Sign() <= 0 {
+			continue
+		}
+		have := allocatable[name]
+		n := int(max(0, have.MilliValue()) / q.MilliValue())
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return max(0, least)
+}
