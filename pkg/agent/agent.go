@@ -159,7 +159,7 @@ func (a *Agent) Round(ctx context.Context) time.Duration {
 		log.Error(err, "loading the published report")
 		return a.opts.StartInterval
 	}
-	sample := a.sampler.Sample(ctx)
+	sample := a.sampler.Sample(ctx, a.policy)
 	if ctx.Err() != nil {
 		return 0 // a sample that was cut short says nothing about the node
 	}
@@ -287,7 +287,7 @@ func conditionOf(v health.Verdict, now time.Time) Condition {
 
 // Once takes one sample, without the API server, and judges it.
 func Once(ctx context.Context, s *Sampler, p health.Policy, m health.Memory, now time.Time) (health.Report, health.Verdict, health.Memory) {
-	sample := s.Sample(ctx)
+	sample := s.Sample(ctx, p)
 	verdict, memory := health.Judge(sample, p, m, now)
 	return health.NewReport(sample, verdict, memory), verdict, memory
 }

@@ -84,7 +84,7 @@ func newBench(m nvml.Machine, p health.Policy) *bench {
 }
 
 func (b *bench) restart(p health.Policy) {
-	sampler := agent.NewSampler(b.lib, b.lib, b.clock, agent.SamplerOptions{Enabled: p.Enabled})
+	sampler := agent.NewSampler(b.lib, b.lib, b.clock, agent.SamplerOptions{})
 	b.agent = agent.New(sampler, b.store, b.clock, agent.Options{NodeName: "n", Policy: p})
 }
 
@@ -130,6 +130,27 @@ func TestLateDriverThenReadyThenHeartbeats(t *testing.T) {
 	if !b.store.condition.LastTransition.Equal(start.Add(90 * time.Second)) {
 		t.Error("a heartbeat moved the transition")
 	}
+}
+
+// TestThePoolsPolicyReachesTheProbes hangs a check for ever that the pool has turned off: an
+// agent that probed it would not end its round, since the clock stands still.
+func TestThePoolsPolicyReachesTheProbes(t *testing.T) {
+	m := nvml.H100(2)
+	m.Hang = map[string]bool{"persistence": true}
+	b := newBench(m, health.Policy{})
+	t.Cleanup(func() { b.lib.Update(func(m *nvml.Machine) { m.Hang = nil }) })
+	b.store.policy = `{"checks":{"persistence":{"disabled":true}}}`
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.round(0)
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the check that is off was probed")
+	}
+	b.want(t, "with the hanging check off", "True Verified")
 }
 
 func TestReportDescribesTheMachine(t *testing.T) {

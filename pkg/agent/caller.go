@@ -15,16 +15,15 @@ import (
 // limit calls are stuck no call is made at all, so that a wedged driver costs at
 // most limit threads and one more for each GPU that was being probed.
 type caller struct {
-	clock    clock.Clock
-	deadline time.Duration
-	limit    int
+	clock clock.Clock
+	limit int
 
 	mu    sync.Mutex
 	stuck map[string]bool
 }
 
-func newCaller(clk clock.Clock, deadline time.Duration, limit int) *caller {
-	return &caller{clock: clk, deadline: deadline, limit: limit, stuck: map[string]bool{}}
+func newCaller(clk clock.Clock, limit int) *caller {
+	return &caller{clock: clk, limit: limit, stuck: map[string]bool{}}
 }
 
 // admit refuses calls that must not be made now.
@@ -55,13 +54,13 @@ type result[T any] struct {
 
 // call runs f and returns what it returned, or an Error of code Hanging after the
 // deadline. The name identifies the call among those that are stuck.
-func call[T any](ctx context.Context, c *caller, name string, f func() (T, error)) (T, error) {
+func call[T any](ctx context.Context, c *caller, deadline time.Duration, name string, f func() (T, error)) (T, error) {
 	var zero T
 	if err := c.admit(name); err != nil {
 		return zero, err
 	}
 	done := make(chan result[T], 1)
-	timer := c.clock.NewTimer(c.deadline)
+	timer := c.clock.NewTimer(deadline)
 	defer timer.Stop()
 	late := false // guarded by c.mu
 	go func() {
@@ -78,7 +77,7 @@ func call[T any](ctx context.Context, c *caller, name string, f func() (T, error
 	case r := <-done:
 		return r.value, r.err
 	case <-timer.C():
-		why = fmt.Sprintf("no answer within %s", c.deadline)
+		why = fmt.Sprintf("no answer within %s", deadline)
 	case <-ctx.Done():
 		why = "stopped while waiting"
 	}

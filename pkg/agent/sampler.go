@@ -26,21 +26,19 @@ const (
 
 // SamplerOptions are the sampler's settings. Zero values mean the defaults.
 type SamplerOptions struct {
-	// Deadline is how long each probe may take.
+	// Deadline is how long each probe may take whose check has no timeout of its own.
 	Deadline time.Duration
 	// StuckLimit is how many calls may hang before no more are made.
 	StuckLimit int
-	// Enabled says which checks are probed; nil means all.
-	Enabled func(health.Check) bool
 }
 
 // Sampler takes samples. Only one Sample call may run at a time.
 type Sampler struct {
-	lib     Library
-	host    Host
-	calls   *caller
-	enabled func(health.Check) bool
-	up      bool
+	lib      Library
+	host     Host
+	calls    *caller
+	deadline time.Duration
+	up       bool
 }
 
 // NewSampler returns a Sampler of a library that is not initialized yet.
@@ -51,25 +49,23 @@ func NewSampler(lib Library, host Host, clk clock.Clock, opts SamplerOptions) *S
 	if opts.StuckLimit == 0 {
 		opts.StuckLimit = DefaultStuckLimit
 	}
-	if opts.Enabled == nil {
-		opts.Enabled = func(health.Check) bool { return true }
-	}
-	return &Sampler{lib: lib, host: host, calls: newCaller(clk, opts.Deadline, opts.StuckLimit), enabled: opts.Enabled}
+	return &Sampler{lib: lib, host: host, calls: newCaller(clk, opts.StuckLimit), deadline: opts.Deadline}
 }
 
-// Sample looks at the node once. It returns within about twice the deadline per
-// GPU, whatever the driver does: the first call of a GPU that hangs ends the round
-// for that GPU.
-func (s *Sampler) Sample(ctx context.Context) health.Sample {
+// Sample looks at the node once, at the checks that are on and within their
+// timeouts. The first call of a GPU that hangs ends the round for that GPU, so that
+// Sample returns within the timeouts of the driver, the count and one check per
+// GPU, whatever the driver does.
+func (s *Sampler) Sample(ctx context.Context, p health.Policy) health.Sample {
 	var out health.Sample
 	if id, err := s.host.BootID(); err == nil {
 		out.BootID = id
 	}
-	if err := s.init(ctx); err != nil {
+	if err := s.init(ctx, p); err != nil {
 		s.fail(&out, health.CheckDriver, err)
 		return out
 	}
-	node, err := call(ctx, s.calls, "node", s.lib.Node)
+	node, err := call(ctx, s.calls, p.Timeout(health.CheckGPUCount, s.deadline), "node", s.lib.Node)
 	out.DriverVersion, out.LibraryVersion, out.CUDAVersion = node.DriverVersion, node.LibraryVersion, node.CUDAVersion
 	if err != nil {
 		s.fail(&out, health.CheckGPUCount, err)
@@ -77,16 +73,16 @@ func (s *Sampler) Sample(ctx context.Context) health.Sample {
 		return out
 	}
 	out.Driver = health.DriverReady
-	s.gpus(ctx, node.GPUs, &out)
-	s.deviceNodes(&out)
+	s.gpus(ctx, p, node.GPUs, &out)
+	s.deviceNodes(ctx, p, &out)
 	return out
 }
 
-func (s *Sampler) init(ctx context.Context) error {
+func (s *Sampler) init(ctx context.Context, p health.Policy) error {
 	if s.up {
 		return nil
 	}
-	_, err := call(ctx, s.calls, "init", func() (struct{}, error) { return struct{}{}, s.lib.Init() })
+	_, err := call(ctx, s.calls, p.Timeout(health.CheckDriver, s.deadline), "init", func() (struct{}, error) { return struct{}{}, s.lib.Init() })
 	s.up = err == nil
 	return err
 }
@@ -107,7 +103,7 @@ func (s *Sampler) Close(ctx context.Context) error {
 	if !s.up {
 		return nil
 	}
-	_, err := call(ctx, s.calls, "shutdown", func() (struct{}, error) { return struct{}{}, s.lib.Shutdown() })
+	_, err := call(ctx, s.calls, s.deadline, "shutdown", func() (struct{}, error) { return struct{}{}, s.lib.Shutdown() })
 	return err
 }
 
@@ -148,14 +144,14 @@ func probeOf(check health.Check, gpu int, err error) health.Probe {
 }
 
 // gpus probes all GPUs at once and keeps their order.
-func (s *Sampler) gpus(ctx context.Context, n int, out *health.Sample) {
+func (s *Sampler) gpus(ctx context.Context, p health.Policy, n int, out *health.Sample) {
 	out.GPUs = make([]health.GPU, n)
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(parallelGPUs)
 	for i := range n {
 		group.Go(func() error {
-			gpu, probes := s.gpu(ctx, i)
+			gpu, probes := s.gpu(ctx, p, i)
 			mu.Lock()
 			defer mu.Unlock()
 			out.GPUs[i] = gpu
@@ -168,15 +164,15 @@ func (s *Sampler) gpus(ctx context.Context, n int, out *health.Sample) {
 }
 
 // gpu probes one GPU, check by check, until one hangs or the GPU is lost.
-func (s *Sampler) gpu(ctx context.Context, index int) (health.GPU, []health.Probe) {
+func (s *Sampler) gpu(ctx context.Context, p health.Policy, index int) (health.GPU, []health.Probe) {
 	gpu := health.GPU{Index: index}
 	var probes []health.Probe
 	for _, c := range health.Checks() {
-		if !c.PerGPU || !s.wanted(c.Check) {
+		if !c.PerGPU || !wanted(p, c.Check) {
 			continue
 		}
 		name := fmt.Sprintf("%s of gpu %d", c.Check, index)
-		seen, err := call(ctx, s.calls, name, func() (health.GPU, error) { return s.lib.Observe(c.Check, index) })
+		seen, err := call(ctx, s.calls, p.Timeout(c.Check, s.deadline), name, func() (health.GPU, error) { return s.lib.Observe(c.Check, index) })
 		switch CodeOf(err) {
 		case "":
 			gpu.Merge(seen)
@@ -197,12 +193,12 @@ func (s *Sampler) gpu(ctx context.Context, index int) (health.GPU, []health.Prob
 
 // wanted keeps the probes whose facts the report carries, even when their check
 // is not judged.
-func (s *Sampler) wanted(c health.Check) bool {
-	return c == health.CheckGPUModel || c == health.CheckMIG || s.enabled(c)
+func wanted(p health.Policy, c health.Check) bool {
+	return c == health.CheckGPUModel || c == health.CheckMIG || p.Enabled(c)
 }
 
-func (s *Sampler) deviceNodes(out *health.Sample) {
-	if !s.enabled(health.CheckDeviceNodes) {
+func (s *Sampler) deviceNodes(ctx context.Context, p health.Policy, out *health.Sample) {
+	if !p.Enabled(health.CheckDeviceNodes) {
 		return
 	}
 	var minors []int
@@ -211,5 +207,12 @@ func (s *Sampler) deviceNodes(out *health.Sample) {
 			minors = append(minors, g.Identity.Minor)
 		}
 	}
-	out.MissingDeviceNodes = s.host.MissingDeviceNodes(minors)
+	missing, err := call(ctx, s.calls, p.Timeout(health.CheckDeviceNodes, s.deadline), "device nodes", func() ([]string, error) {
+		return s.host.MissingDeviceNodes(minors), nil
+	})
+	if err != nil {
+		out.Probes = append(out.Probes, probeOf(health.CheckDeviceNodes, -1, err))
+		return
+	}
+	out.MissingDeviceNodes = missing
 }

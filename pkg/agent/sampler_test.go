@@ -38,7 +38,7 @@ func probes(s health.Sample) []string {
 func TestSampleOfAHealthyMachineIsTheMachine(t *testing.T) {
 	m := nvml.H100(8)
 	_, s := sampled(t, m)
-	got := s.Sample(context.Background())
+	got := s.Sample(context.Background(), health.Policy{})
 	want := health.Sample{BootID: m.BootID, Driver: health.DriverReady, DriverVersion: "550.54.15", LibraryVersion: "12.550.54.15",
 		CUDAVersion: "12.4", GPUs: m.GPUs}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -67,7 +67,7 @@ func TestHangsAreFailedChecksAndBounded(t *testing.T) {
 			lib, s := sampled(t, m)
 			for round := range 3 { // later rounds do not try what hangs again
 				began := time.Now()
-				got := s.Sample(context.Background())
+				got := s.Sample(context.Background(), health.Policy{})
 				if took := time.Since(began); took > 20*deadline {
 					t.Errorf("round %d took %s", round, took)
 				}
@@ -82,7 +82,7 @@ func TestHangsAreFailedChecksAndBounded(t *testing.T) {
 			}
 			lib.Update(func(m *nvml.Machine) { m.Hang = nil })
 			eventually(t, "recovery", func() bool {
-				got := s.Sample(context.Background())
+				got := s.Sample(context.Background(), health.Policy{})
 				return got.Driver == health.DriverReady && len(got.Probes) == 0 && len(got.GPUs) == 4
 			}, func() {})
 		})
@@ -93,8 +93,8 @@ func TestAWedgedDriverIsLeftAlone(t *testing.T) {
 	m := nvml.H100(8)
 	m.Hang = map[string]bool{"gpu-model": true}
 	_, s := sampled(t, m)
-	s.Sample(context.Background())
-	got := s.Sample(context.Background())
+	s.Sample(context.Background(), health.Policy{})
+	got := s.Sample(context.Background(), health.Policy{})
 	// Whatever hangs, no further call is made and the judge says so.
 	if got.Driver == health.DriverReady {
 		t.Errorf("the driver is said to be ready: %v", probes(got))
@@ -111,7 +111,7 @@ func TestErrorsOfOneGPUStayWithIt(t *testing.T) {
 	m.GPUs[2].Fabric = nil
 	m.Errors = map[string]agent.Code{"inforom/3": agent.OtherError, "ecc/0": agent.ResetRequired}
 	_, s := sampled(t, m)
-	got := s.Sample(context.Background())
+	got := s.Sample(context.Background(), health.Policy{})
 	if diff := cmp.Diff([]string{"fabric/2 Unsupported", "inforom/3 Error"}, probes(got)); diff != "" {
 		t.Errorf("probes (-want +got):\n%s", diff)
 	}
@@ -133,7 +133,7 @@ func TestStatesOfTheDriver(t *testing.T) {
 		m := nvml.H100(1)
 		m.Init = code
 		_, s := sampled(t, m)
-		got := s.Sample(context.Background())
+		got := s.Sample(context.Background(), health.Policy{})
 		if got.Driver != want || got.DriverDetail != "nvmlInit, simulated, kernel module 550.54.15" {
 			t.Errorf("%s: %s (%s)", code, got.Driver, got.DriverDetail)
 		}
@@ -144,11 +144,34 @@ func TestChecksThatAreOffAreNotProbed(t *testing.T) {
 	m := nvml.H100(1)
 	m.Hang = map[string]bool{"inforom": true}
 	lib := nvml.NewLibrary(clock.RealClock{}, m)
-	s := agent.NewSampler(lib, lib, clock.RealClock{}, agent.SamplerOptions{Deadline: deadline,
-		Enabled: func(c health.Check) bool { return c == health.CheckECC }})
-	got := s.Sample(context.Background())
+	s := agent.NewSampler(lib, lib, clock.RealClock{}, agent.SamplerOptions{Deadline: deadline})
+	only := health.Policy{Checks: map[health.Check]health.CheckPolicy{}}
+	for _, c := range health.Checks() {
+		only.Checks[c.Check] = health.CheckPolicy{Disabled: c.Check != health.CheckECC}
+	}
+	got := s.Sample(context.Background(), only)
 	want := []health.GPU{{Identity: m.GPUs[0].Identity, MIG: m.GPUs[0].MIG, ECC: m.GPUs[0].ECC}}
 	if diff := cmp.Diff(want, got.GPUs); diff != "" {
 		t.Errorf("GPUs (-want +got):\n%s", diff)
+	}
+}
+
+func TestACheckHasItsOwnTimeout(t *testing.T) {
+	slow := health.Policy{Checks: map[health.Check]health.CheckPolicy{health.CheckECC: {Timeout: 20 * deadline}}}
+	m := nvml.H100(1)
+	m.Hang = map[string]bool{"ecc": true}
+	lib := nvml.NewLibrary(clock.RealClock{}, m)
+	t.Cleanup(func() { lib.Update(func(m *nvml.Machine) { m.Hang = nil }) })
+	s := agent.NewSampler(lib, lib, clock.RealClock{}, agent.SamplerOptions{Deadline: deadline / 2})
+	// The call answers long after the default and well before the check's own timeout.
+	release := time.AfterFunc(2*deadline, func() { lib.Update(func(m *nvml.Machine) { m.Hang = nil }) })
+	defer release.Stop()
+	if got := s.Sample(context.Background(), slow); got.GPUs[0].ECC == nil || len(got.Probes) != 0 {
+		t.Errorf("the slow check failed: %v", probes(got))
+	}
+	lib.Update(func(m *nvml.Machine) { m.Hang = map[string]bool{"ecc": true} })
+	got := s.Sample(context.Background(), health.Policy{})
+	if diff := cmp.Diff([]string{"ecc/0 TimedOut"}, probes(got)); diff != "" {
+		t.Errorf("with the default timeout (-want +got):\n%s", diff)
 	}
 }

@@ -51,7 +51,7 @@ func (c Command) Run(ctx context.Context, args []string) int {
 	if host == nil {
 		host = o.host
 	}
-	sampler := agent.NewSampler(c.Library(o.library), host, c.Clock, agent.SamplerOptions{Deadline: o.deadline, Enabled: policy.Enabled})
+	sampler := agent.NewSampler(c.Library(o.library), host, c.Clock, agent.SamplerOptions{Deadline: o.deadline})
 	if o.once {
 		return c.once(ctx, sampler, policy, o)
 	}

@@ -429,7 +429,7 @@ func TestAFullCheckOfEightGPUsTakesLessThanASecond(t *testing.T) {
 	best := time.Hour
 	for range 5 {
 		began := time.Now()
-		got := s.Sample(context.Background())
+		got := s.Sample(context.Background(), health.Policy{})
 		best = min(best, time.Since(began))
 		if len(got.GPUs) != 8 || len(got.GPUs[7].MIG.Instances) != 7 || len(got.Probes) != 0 {
 			t.Fatalf("%d GPUs, probes %v", len(got.GPUs), got.Probes)

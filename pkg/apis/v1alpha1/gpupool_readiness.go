@@ -145,6 +145,7 @@ const (
 
 // Check changes one check of the agent.
 // +kubebuilder:validation:XValidation:rule="has(self.enabled) || has(self.severity) || has(self.timeout)",message="a check must change something; set enabled, severity or timeout, or remove it from checks to keep its built-in setting"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || !(self.name in ['driver-version', 'cuda-version', 'xid'])",message="timeout has nothing to bound for driver-version, cuda-version and xid, which make no call of their own; remove it, or set the timeout of gpu-count, whose call brings the versions"
 type Check struct {
 	// name is the check, as in the agent's reports: driver (loaded, and agrees with its
 	// library), driver-version, cuda-version, gpu-count, gpu-model, gpu-lost, device-nodes
@@ -160,8 +161,11 @@ type Check struct {
 	// inforom, pcie, throttle and persistence are built in as Warning.
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
-	// timeout is how long the check may take before it counts as failed, from 1s to 5m,
-	// written with m and s. Unset: as built in.
+	// timeout is how long one call of the check may take before it counts as failed, from 1s
+	// to 5m, written with m and s; per GPU where the check looks at each. The agent of each
+	// node of the pool takes it over within a heartbeat. driver-version, cuda-version and xid
+	// make no call of their own and have none. Unset: as the agent is started, with
+	// --probe-timeout, which is 2s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s)){1,3}$') && duration(self) >= duration('1s') && duration(self) <= duration('5m')",message="timeout must be a duration from 1s to 5m written with m and s, such as 5s"

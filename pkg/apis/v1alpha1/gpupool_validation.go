@@ -82,9 +82,21 @@ func (r *Readiness) validate(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("minCUDAVersion"), v, "must be one or two numbers with a point between them, such as 12.4"))
 	}
 	for i := range r.Checks {
-		if timeout := r.Checks[i].Timeout; timeout != nil {
-			errs = append(errs, validateBounds(timeout.Duration, time.Second, 5*time.Minute, path.Child("checks").Index(i).Child("timeout"))...)
-		}
+		errs = append(errs, r.Checks[i].validate(path.Child("checks").Index(i))...)
+	}
+	return errs
+}
+
+func (c *Check) validate(path *field.Path) field.ErrorList {
+	if c.Timeout == nil {
+		return nil
+	}
+	timeout := path.Child("timeout")
+	errs := validateBounds(c.Timeout.Duration, time.Second, 5*time.Minute, timeout)
+	switch c.Name {
+	case CheckDriverVersion, CheckCUDAVersion, CheckXID:
+		errs = append(errs, field.Invalid(timeout, c.Timeout.Duration.String(), fmt.Sprintf("check %s makes no call of its own; remove it, or set the timeout of gpu-count, whose call brings the versions", c.Name)))
+	default:
 	}
 	return errs
 }

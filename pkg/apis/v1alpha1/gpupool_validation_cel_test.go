@@ -88,6 +88,7 @@ var _ = Describe("Rules of the CRD", func() {
 		Entry("an unknown severity", at("spec", "readiness", "checks"), "[{name: ecc, severity: Info}]", `supported values: "Fatal", "Warning"`),
 		Entry("a check with no time", at("spec", "readiness", "checks"), "[{name: ecc, timeout: 0s}]", "timeout must be a duration from 1s to 5m"),
 		Entry("a check with too much time", at("spec", "readiness", "checks"), "[{name: ecc, timeout: 6m}]", "timeout must be a duration from 1s to 5m"),
+		Entry("time for a check that calls nothing", at("spec", "readiness", "checks"), "[{name: cuda-version, timeout: 5s}]", "timeout has nothing to bound for driver-version, cuda-version and xid"),
 		Entry("no trial", at("spec", "readiness", "maxConcurrentTrials"), "0", "should be greater than or equal to 1"),
 		Entry("too many trials", at("spec", "readiness", "maxConcurrentTrials"), "101", "should be less than or equal to 100"),
 

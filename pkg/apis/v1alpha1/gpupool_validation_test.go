@@ -62,8 +62,9 @@ func TestRuntimeValidate(t *testing.T) {
 		"a deadline of a second":          {spec: v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{Deadline: &metav1.Duration{Duration: time.Second}}}, wantErrs: []string{"spec.readiness.deadline", "must be from 1m0s to 24h0m0s"}},
 		"versions in words": {spec: v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{MinDriverVersion: "R550", MinCUDAVersion: "twelve"}},
 			wantErrs: []string{`spec.readiness.minDriverVersion: Invalid value: "R550"`, `spec.readiness.minCUDAVersion: Invalid value: "twelve"`}},
-		"a check without time":  {spec: v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{Checks: []v1alpha1.Check{{Name: v1alpha1.CheckECC, Timeout: &metav1.Duration{}}}}}, wantErrs: []string{"spec.readiness.checks[0].timeout", "must be from 1s to 5m0s"}},
-		"a negative empty time": {spec: v1alpha1.GPUPoolSpec{Reclaim: v1alpha1.Reclaim{EmptyAfter: &metav1.Duration{Duration: -1}}}, wantErrs: []string{"spec.reclaim.emptyAfter", "must be from 0s to 24h0m0s"}},
+		"a check without time":       {spec: v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{Checks: []v1alpha1.Check{{Name: v1alpha1.CheckECC, Timeout: &metav1.Duration{}}}}}, wantErrs: []string{"spec.readiness.checks[0].timeout", "must be from 1s to 5m0s"}},
+		"a check that calls nothing": {spec: v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{Checks: []v1alpha1.Check{{Name: v1alpha1.CheckXID, Timeout: &metav1.Duration{Duration: time.Second}}}}}, wantErrs: []string{`spec.readiness.checks[0].timeout: Invalid value: "1s"`, "check xid makes no call of its own"}},
+		"a negative empty time":      {spec: v1alpha1.GPUPoolSpec{Reclaim: v1alpha1.Reclaim{EmptyAfter: &metav1.Duration{Duration: -1}}}, wantErrs: []string{"spec.reclaim.emptyAfter", "must be from 0s to 24h0m0s"}},
 		"prices in words": {spec: v1alpha1.GPUPoolSpec{Limits: v1alpha1.Limits{PricePerHour: lo.ToPtr("much")}, Warm: []v1alpha1.WarmCapacity{{Name: "a", MaxPricePerHour: lo.ToPtr("")}}},
 			wantErrs: []string{"spec.warm[0].maxPricePerHour", `spec.limits.pricePerHour: Invalid value: "much"`}},
 	} {

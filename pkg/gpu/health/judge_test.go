@@ -375,6 +375,9 @@ func TestPolicyNamesItsFaults(t *testing.T) {
 	for name, tc := range map[string]struct{ yaml, want string }{
 		"an unknown check":    {"checks: {gpus: {disabled: true}}", `checks: "gpus" is no check`},
 		"an unknown severity": {"checks: {ecc: {severity: Loud}}", `checks.ecc.severity: "Loud" is neither Fatal nor Warning`},
+		"too little time":     {"checks: {ecc: {timeout: 1ms}}", "checks.ecc.timeout: 1ms is not between 10ms and 5m0s"},
+		"too much time":       {"checks: {driver: {timeout: 6m}}", "checks.driver.timeout: 6m0s is not between 10ms and 5m0s"},
+		"time for no call":    {"checks: {xid: {timeout: 5s}}", `checks.xid.timeout: this check makes no call of its own, leave timeout out or set that of "gpu-count"`},
 		"an unknown field":    {"xid: []", "field xid not found"},
 		"an unknown class":    {"xids: [{code: 3, class: Bad}]", `xids[0].class: "Bad" is no class`},
 		"a code twice":        {"xids: [{code: 3, class: Warn}, {code: 3, class: Warn}]", "xids[1].code: 3 is there twice"},
@@ -390,8 +393,8 @@ func TestPolicyNamesItsFaults(t *testing.T) {
 			}
 		})
 	}
-	p, err := ParsePolicy([]byte("checks: {ecc: {disabled: true}}\nxids: [{code: 3, class: Reboot}]\nminDriver: '550'\nraise: 30s\n"))
-	want := Policy{Checks: map[Check]CheckPolicy{CheckECC: {Disabled: true}}, XIDs: []XIDPolicy{{Code: 3, Class: XIDReboot}}, MinDriver: "550", Raise: 30 * time.Second}
+	p, err := ParsePolicy([]byte("checks: {ecc: {disabled: true}, mig: {timeout: 4s}}\nxids: [{code: 3, class: Reboot}]\nminDriver: '550'\nraise: 30s\n"))
+	want := Policy{Checks: map[Check]CheckPolicy{CheckECC: {Disabled: true}, CheckMIG: {Timeout: 4 * time.Second}}, XIDs: []XIDPolicy{{Code: 3, Class: XIDReboot}}, MinDriver: "550", Raise: 30 * time.Second}
 	if diff := cmp.Diff(want, p); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}

@@ -16,6 +16,10 @@ const (
 	maxXIDCode     = 100_000
 	maxXIDPolicies = 512
 	maxHold        = 24 * time.Hour
+	// minTimeout is longer than a healthy call takes when nothing else runs, and
+	// maxTimeout as long as the API allows.
+	minTimeout = 10 * time.Millisecond
+	maxTimeout = 5 * time.Minute
 )
 
 // CheckPolicy switches one check.
@@ -25,6 +29,9 @@ type CheckPolicy struct {
 	// Severity overrides the severity of all the check's faults; empty keeps
 	// the documented ones.
 	Severity Severity `yaml:"severity,omitempty"`
+	// Timeout is how long one probe of the check may take, for those checks that
+	// make a call of their own (Check.Timed); zero keeps the agent's default.
+	Timeout time.Duration `yaml:"timeout,omitempty"`
 }
 
 // Policy says what is demanded of a node. The zero value demands a working
@@ -65,6 +72,19 @@ func orDefault(d, def time.Duration) time.Duration {
 // Enabled reports whether a check is switched on.
 func (p Policy) Enabled(c Check) bool { return !p.Checks[c].Disabled }
 
+// Timeout is how long a probe of the check may take: what the policy says, or else
+// the given default.
+func (p Policy) Timeout(c Check, byDefault time.Duration) time.Duration {
+	return orDefault(p.Checks[c].Timeout, byDefault)
+}
+
+// untimed are the checks without a call of their own: their facts come with the
+// driver's, from the kernel, or by events.
+var untimed = []Check{CheckBootID, CheckDriverVersion, CheckCUDAVersion, CheckXID}
+
+// Timed reports whether the check makes calls whose time a policy can bound.
+func (c Check) Timed() bool { return !slices.Contains(untimed, c) }
+
 // ParsePolicy reads a policy from YAML and validates it. Unknown fields are an
 // error; an empty document is the zero Policy.
 func ParsePolicy(data []byte) (Policy, error) {
@@ -94,8 +114,21 @@ func (p Policy) validateChecks() error {
 		if s := p.Checks[c].Severity; s != "" && s != Fatal && s != Warning {
 			errs = append(errs, fmt.Errorf("checks.%s.severity: %q is neither Fatal nor Warning", c, s))
 		}
+		errs = append(errs, validateTimeout(c, p.Checks[c].Timeout))
 	}
 	return errors.Join(errs...)
+}
+
+func validateTimeout(c Check, timeout time.Duration) error {
+	switch {
+	case timeout == 0:
+		return nil
+	case timeout < minTimeout || timeout > maxTimeout:
+		return fmt.Errorf("checks.%s.timeout: %s is not between %s and %s", c, timeout, minTimeout, maxTimeout)
+	case !c.Timed():
+		return fmt.Errorf("checks.%s.timeout: this check makes no call of its own, leave timeout out or set that of %q, whose call brings its facts", c, CheckGPUCount)
+	}
+	return nil
 }
 
 func (p Policy) validateXIDs() error {

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
@@ -103,13 +104,21 @@ var _ = Describe("A node in trial", func() {
 	})
 	It("should be told what its pool wants of the agent", func() {
 		join(v1alpha1.GPUPoolSpec{
-			Readiness: v1alpha1.Readiness{Enforce: v1alpha1.EnforceAlways, Checks: []v1alpha1.Check{{Name: v1alpha1.CheckFabric, Enabled: lo.ToPtr(false)}}},
-			Health:    v1alpha1.Health{XIDPolicies: []v1alpha1.XIDPolicy{{Codes: []int32{31, 13}, Action: v1alpha1.XIDActionReboot}}},
+			Readiness: v1alpha1.Readiness{Enforce: v1alpha1.EnforceAlways, Checks: []v1alpha1.Check{
+				{Name: v1alpha1.CheckFabric, Enabled: lo.ToPtr(false)},
+				{Name: v1alpha1.CheckECC, Severity: v1alpha1.SeverityFatal, Timeout: &metav1.Duration{Duration: 30 * time.Second}},
+				{Name: v1alpha1.CheckPCIe, Enabled: lo.ToPtr(true)},
+			}},
+			Health: v1alpha1.Health{XIDPolicies: []v1alpha1.XIDPolicy{{Codes: []int32{31, 13}, Action: v1alpha1.XIDActionReboot}}},
 		})
 		reconciled()
 		policy, err := health.ParsePolicy([]byte(node.Annotations[v1alpha1.PolicyAnnotationKey]))
 		Expect(err).ToNot(HaveOccurred())
-		Expect(policy.Enabled(health.CheckFabric)).To(BeFalse())
+		Expect(policy.Checks).To(Equal(map[health.Check]health.CheckPolicy{
+			health.CheckFabric: {Disabled: true},
+			health.CheckECC:    {Severity: health.Fatal, Timeout: 30 * time.Second},
+			health.CheckPCIe:   {},
+		}))
 		class, _ := policy.XIDClassOf(31)
 		Expect(class).To(Equal(health.XIDReboot))
 		join(v1alpha1.GPUPoolSpec{Readiness: v1alpha1.Readiness{Enforce: v1alpha1.EnforceAlways}})
