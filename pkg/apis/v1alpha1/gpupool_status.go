@@ -127,6 +127,13 @@ type GPUPoolStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Layouts []LayoutStatus `json:"layouts,omitempty"`
+	// avoided are the offerings whose nodes fail verification, set aside now or tried again
+	// within the last hour. Beyond 64 those that are set aside the longest remain. A
+	// controller that starts goes on from here.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Avoided []AvoidedOffering `json:"avoided,omitempty"`
 	// warm is the state of each warm entry, in the order of the spec.
 	// +listType=map
 	// +listMapKey=name
@@ -172,6 +179,41 @@ type LayoutStatus struct {
 	// nodes is the number of nodes with this layout.
 	// +optional
 	Nodes int32 `json:"nodes"`
+}
+
+// AvoidedOffering is an instance type in a zone whose nodes fail verification.
+type AvoidedOffering struct {
+	// nodeClass is the name of the NodeClass that the nodes were launched with.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	NodeClass string `json:"nodeClass,omitempty"`
+	// instanceType is the instance type.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	InstanceType string `json:"instanceType,omitempty"`
+	// zone is the zone.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Zone string `json:"zone,omitempty"`
+	// image is the ID of the image that the nodes ran. A node with another image ends it.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Image string `json:"image,omitempty"`
+	// failures is how many tries have failed in a row; nodes that were launched together are
+	// one try.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// reason is why the last node failed.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// lastLaunch is when the last node that failed was launched.
+	// +optional
+	LastLaunch metav1.Time `json:"lastLaunch,omitzero"`
+	// until is when the offering is tried again, or was: one more failure then sets it aside
+	// for twice as long, up to 16 minutes.
+	// +optional
+	Until metav1.Time `json:"until,omitzero"`
 }
 
 // WarmUnit is what the amounts of a warm entry count.

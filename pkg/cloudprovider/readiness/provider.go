@@ -59,6 +59,7 @@ func (p *Provider) Create(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*ka
 	if !inForce {
 		return p.CloudProvider.Create(ctx, nodeClaim)
 	}
+	Recall(p.book, pool.GPUPool)
 	if err := p.admit(ctx, pool, nodeClaim.UID); err != nil {
 		return nil, err
 	}
@@ -119,6 +120,7 @@ func (p *Provider) GetInstanceTypes(ctx context.Context, nodePool *karpv1.NodePo
 	if !ok {
 		return its, nil
 	}
+	Recall(p.book, pool.GPUPool)
 	full, err := p.full(ctx, pool)
 	if err != nil {
 		return nil, err

@@ -2,8 +2,8 @@
 // gate open at all), VerificationHealthy (do new nodes pass) and GPUsHealthy (are nodes that
 // passed still sound).
 //
-// Their messages say what to do. VerificationHealthy is also memory: after a restart a storm
-// that it tells of is taken up again.
+// Their messages say what to do. VerificationHealthy and status.avoided are also memory: after
+// a restart the storm and the backoffs that they tell of go on.
 package gate
 
 import (
@@ -38,9 +38,10 @@ import (
 // refresh is how often backoffs and fenced nodes are told anew.
 const refresh = 15 * time.Second
 
-// Pools finds resolved pools by name. A pools.Store does.
+// Pools finds resolved pools, by name or for a NodeClaim. A pools.Store does.
 type Pools interface {
 	Get(name string) (*pools.Pool, bool)
+	ForNodeClaim(nodeClaim *karpv1.NodeClaim) (*pools.Pool, bool)
 }
 
 // Untainted tells of nodes that registered without any taint. A readiness.Hook does.
@@ -73,6 +74,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Named(c.Name()).
 		For(&v1alpha1.GPUPool{}).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(c.all)).
+		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(c.ofEnded)).
 		Complete(reconcile.AsReconciler(m.GetClient(), c))
 }
 
@@ -89,6 +91,16 @@ func (c *Controller) all(ctx context.Context, o client.Object) []reconcile.Reque
 	})
 }
 
+// ofEnded asks for the pool of a NodeClaim that is being deleted: its trial may have failed,
+// which is written down at once.
+func (c *Controller) ofEnded(_ context.Context, o client.Object) []reconcile.Request {
+	pool, ok := c.pools.ForNodeClaim(o.(*karpv1.NodeClaim))
+	if !ok || o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pool.Name()}}}
+}
+
 // Reconcile sets the conditions of one pool.
 func (c *Controller) Reconcile(ctx context.Context, gpuPool *v1alpha1.GPUPool) (reconcile.Result, error) {
 	ctx = injection.WithControllerName(ctx, c.Name())
@@ -101,11 +113,12 @@ func (c *Controller) Reconcile(ctx context.Context, gpuPool *v1alpha1.GPUPool) (
 	}
 	stored := gpuPool.DeepCopy()
 	conditions := gpuPool.StatusConditions(status.WithClock(c.clock))
-	c.resume(gpuPool.Name, conditions)
+	readiness.Recall(c.book, gpuPool)
 	if err := c.safety(ctx, gpuPool, pool, conditions); err != nil {
 		return reconcile.Result{}, err
 	}
 	c.verification(pool, conditions)
+	gpuPool.Status.Avoided = readiness.Avoided(c.book, pool.Name())
 	if err := c.health(ctx, pool, conditions); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -123,13 +136,6 @@ func (c *Controller) Reconcile(ctx context.Context, gpuPool *v1alpha1.GPUPool) (
 		return reconcile.Result{}, fmt.Errorf("patching status of gpu pool, %w", err)
 	}
 	return reconcile.Result{RequeueAfter: refresh}, nil
-}
-
-func (c *Controller) resume(pool string, conditions status.ConditionSet) {
-	if told := conditions.Get(v1alpha1.ConditionTypeVerificationHealthy); told.IsFalse() {
-		reason, message, _ := strings.Cut(told.Message, ": ")
-		c.book.Resume(pool, trials.Storm{Reason: reason, Message: message, Failures: trials.StormFailures})
-	}
 }
 
 func (c *Controller) safety(ctx context.Context, gpuPool *v1alpha1.GPUPool, pool *pools.Pool, conditions status.ConditionSet) error {
@@ -171,7 +177,7 @@ func (c *Controller) verification(pool *pools.Pool, conditions status.ConditionS
 		conditions.SetTrue(v1alpha1.ConditionTypeVerificationHealthy)
 		return
 	}
-	// The message begins with the storm's reason and message, by which resume knows it.
+	// The message begins with the storm's reason and message, by which Recall knows it.
 	conditions.SetFalse(v1alpha1.ConditionTypeVerificationHealthy, v1alpha1.ReasonVerificationFailing, fmt.Sprintf(
 		"%s: %s", storm.Reason, lo.CoalesceOrEmpty(strings.TrimSuffix(storm.Message, stormAdvice(pool)), "no message")+stormAdvice(pool)))
 }

@@ -1,9 +1,12 @@
 package gate_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 
@@ -82,6 +85,45 @@ var _ = Describe("VerificationHealthy", func() {
 		storm, ok := book.Storm(gpuPool.Name)
 		Expect(ok).To(BeTrue())
 		Expect(storm.Reason).To(Equal("DriverLibraryMismatch"))
+	})
+})
+
+var _ = Describe("Avoided offerings", func() {
+	offering := trials.Offering{NodeClass: "default", InstanceType: "g5.xlarge", Zone: "a", Image: "ami-1"}
+	tried := func(uid types.UID) {
+		launched := env.Clock.Now()
+		env.Clock.Step(10 * time.Minute)
+		book.Failed(trials.Trial{UID: uid, Pool: gpuPool.Name, Launched: launched, Offering: offering}, "NoGPUs", "the driver shows no GPU")
+	}
+	It("should be told in the status while they matter", func() {
+		Expect(reconciled().Status.Avoided).To(BeEmpty())
+		tried("a")
+		Expect(reconciled().Status.Avoided).To(Equal([]v1alpha1.AvoidedOffering{{
+			NodeClass: "default", InstanceType: "g5.xlarge", Zone: "a", Image: "ami-1", Failures: 1, Reason: "NoGPUs",
+			LastLaunch: metav1.NewTime(env.Clock.Now().Add(-10 * time.Minute).Local()), Until: metav1.NewTime(env.Clock.Now().Add(time.Minute).Local()),
+		}}))
+		version := gpuPool.ResourceVersion
+		ExpectObjectReconciled(ctx, env.Client, controller, gpuPool)
+		Expect(ExpectExists(ctx, env.Client, gpuPool).ResourceVersion).To(Equal(version))
+		env.Clock.Step(2 * time.Hour)
+		Expect(reconciled().Status.Avoided).To(BeEmpty())
+	})
+	It("should be set aside by the next process before it has reconciled, and for longer with the next failure", func() {
+		ExpectApplied(ctx, env.Client, nodePool)
+		tried("a")
+		env.Clock.Step(trials.FirstBackoff)
+		tried("b")
+		reconciled()
+
+		book = trials.NewBook(env.Clock)
+		controller = gate.NewController(env.Clock, env.Client, recorder, store, book, open)
+		Expect(available()).To(ConsistOf("g5.xlarge b", "g5.12xlarge a", "g5.12xlarge b"))
+		env.Clock.Step(2 * trials.FirstBackoff)
+		Expect(available()).To(HaveLen(4))
+		tried("c")
+		Expect(reconciled().Status.Avoided).To(HaveLen(1))
+		Expect(gpuPool.Status.Avoided[0].Failures).To(BeEquivalentTo(3))
+		Expect(gpuPool.Status.Avoided[0].Until.Sub(env.Clock.Now())).To(Equal(4 * trials.FirstBackoff))
 	})
 })
 

@@ -2,21 +2,21 @@ package gate_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/samber/lo"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	coreapis "sigs.k8s.io/karpenter/pkg/apis"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
+	"sigs.k8s.io/karpenter/pkg/scheduling"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 	testv1alpha1 "sigs.k8s.io/karpenter/pkg/test/v1alpha1"
@@ -27,6 +27,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/trials"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/gpupool/gate"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 )
 
 const boot = "11111111-1111-4111-8111-111111111111"
@@ -50,9 +51,7 @@ type untainted map[string]string
 func (u untainted) Untainted(pool string) (string, bool) { n, ok := u[pool]; return n, ok }
 
 func TestGate(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Gate")
 }
@@ -98,6 +97,33 @@ func reconciled() *v1alpha1.GPUPool {
 	ExpectObjectReconciled(ctx, env.Client, controller, gpuPool)
 	gpuPool = ExpectExists(ctx, env.Client, gpuPool)
 	return gpuPool
+}
+
+// available lists the offerings that a process with the present book would launch into. The
+// pools are resolved as after a start: with the status that the API server has.
+func available() []string {
+	GinkgoHelper()
+	resolved := ExpectExists(ctx, env.Client, gpuPool)
+	store.Swap([]*pools.Pool{{GPUPool: resolved, NodePools: []string{nodePool.Name}, Version: resolved.ResourceVersion}}, map[string]string{nodePool.Name: resolved.Name})
+	cloud := fake.NewCloudProvider()
+	for _, name := range []string{"g5.xlarge", "g5.12xlarge"} {
+		cloud.InstanceTypes = append(cloud.InstanceTypes, fake.NewInstanceType(name, fake.WithOfferings(offered("a"), offered("b"))))
+	}
+	types, err := readiness.Decorate(cloud, env.Client, store, book, readiness.Options{}).GetInstanceTypes(ctx, ExpectExists(ctx, env.Client, nodePool))
+	Expect(err).ToNot(HaveOccurred())
+	var out []string
+	for _, it := range types {
+		for _, o := range it.Offerings.Available() {
+			out = append(out, it.Name+" "+o.Zone())
+		}
+	}
+	return out
+}
+
+func offered(zone string) cloudprovider.Offering {
+	return cloudprovider.Offering{Available: true, Price: 1, Requirements: scheduling.NewLabelRequirements(map[string]string{
+		corev1.LabelTopologyZone: zone, karpv1.CapacityTypeLabelKey: karpv1.CapacityTypeOnDemand,
+	})}
 }
 
 func nodeOf(pool *karpv1.NodePool, change func(*corev1.Node)) {

@@ -126,6 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, nodeClaim *karpv1.NodeClaim)
 	}
 	c.remember(nodeClaim.UID, pool.Name())
 	if end, ok := readiness.DeadlineOf(s); ok {
+	readiness.Recall(c.book, pool.GPUPool)
 		return c.judge(ctx, s, end)
 	}
 	return reconcile.Result{}, nil
@@ -174,14 +175,15 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 	}
 	if err := c.delete(ctx, s.Claim); err != nil {
 		return reconcile.Result{}, err
+	// The book first: the deletion is what makes the pool's status tell of the failure.
+	if s.Node == nil || !readiness.VerifiedEver(s.Node) {
+		c.book.Failed(readiness.TrialOf(s.Claim, s.Pool), verdict.Reason, verdict.Message)
+	}
 	}
 	logger(ctx, s).WithValues("reason", verdict.Reason, "message", verdict.Message).
 		Info("replacing node, not verified by its deadline")
 	c.recorder.Publish(FailedEvents(s, verdict)...)
 	failed.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
-	if s.Node == nil || !readiness.VerifiedEver(s.Node) {
-		c.book.Failed(readiness.TrialOf(s.Claim, s.Pool), verdict.Reason, verdict.Message)
-	}
 	return reconcile.Result{}, nil
 }
 
