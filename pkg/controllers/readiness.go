@@ -27,6 +27,8 @@ type Readiness struct {
 	Hook          *readiness.Hook
 	// Demand is Karpenter's cluster state.
 	Demand trial.Demand
+	// Rounds counts the provisioner's decisions.
+	Rounds trial.Rounds
 }
 
 // Controllers returns those that open and shut the gate of nodes, end trials, and tell of
@@ -36,7 +38,7 @@ func (r Readiness) Controllers() []controller.Controller {
 		verification.NewController(r.Clock, r.Client, r.Recorder, r.Pools, r.Verifier, r.Book),
 		trial.NewController(trial.Dependencies{
 			Clock: r.Clock, Client: r.Client, CloudProvider: r.CloudProvider, Recorder: r.Recorder,
-			Pools: r.Pools, Verifier: r.Verifier, Book: r.Book, Demand: r.Demand,
+			Pools: r.Pools, Verifier: r.Verifier, Book: r.Book, Demand: r.Demand, Rounds: r.Rounds,
 		}),
 		gate.NewController(r.Clock, r.Client, r.Recorder, r.Pools, r.Book, r.Hook),
 	}

@@ -71,7 +71,7 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 		})),
 		newAWSControllers(ctx, op, cloudProvider),
 		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus, holds),
-		gate.controllers(op, cloudProvider, cluster),
+		gate.controllers(op, cloudProvider, cluster, holds),
 		newWarmControllers(op, cloudProvider, gpuPools, spaces),
 	)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/trials"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/nodeclaim/trial"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/operator/options"
 )
@@ -38,9 +39,9 @@ func newReadinessGate(ctx context.Context, op *awsoperator.Operator, inner corec
 	return g
 }
 
-func (g readinessGate) controllers(op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, cluster *state.Cluster) []controller.Controller {
+func (g readinessGate) controllers(op *awsoperator.Operator, cloudProvider corecloudprovider.CloudProvider, cluster *state.Cluster, rounds trial.Rounds) []controller.Controller {
 	return controllers.Readiness{
 		Clock: op.Clock, Client: op.GetClient(), CloudProvider: cloudProvider, Recorder: op.EventRecorder,
-		Pools: g.pools, Verifier: g.verifier, Book: g.book, Hook: g.hook, Demand: cluster,
+		Pools: g.pools, Verifier: g.verifier, Book: g.book, Hook: g.hook, Demand: cluster, Rounds: rounds,
 	}.Controllers()
 }

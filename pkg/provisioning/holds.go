@@ -11,13 +11,14 @@ import (
 // every triggerAgain, so that one which still holds is renewed well before.
 const holdTime = 3 * triggerAgain
 
-// Holds remembers which pools have a rule that holds launches back at present. A nil
-// Holds knows of none. Safe for concurrent use.
+// Holds remembers which pools have a rule that holds launches back at present, and how
+// many rounds have decided. A nil Holds knows of none. Safe for concurrent use.
 type Holds struct {
 	clock clock.PassiveClock
 
-	mu    sync.Mutex
-	pools map[string]map[RefusalKind]hold
+	mu     sync.Mutex
+	pools  map[string]map[RefusalKind]hold
+	rounds int
 }
 
 type hold struct {
@@ -38,6 +39,7 @@ func (h *Holds) note(refused []RefusedPod) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.rounds++
 	h.pools = map[string]map[RefusalKind]hold{}
 	for _, r := range refused {
 		kinds := h.pools[r.Refusal.Pool]
@@ -51,6 +53,17 @@ func (h *Holds) note(refused []RefusedPod) {
 			kinds[r.Refusal.Kind] = hold{refusal: r.Refusal, until: h.clock.Now().Add(holdTime)}
 		}
 	}
+}
+
+// Rounds is how many rounds of scheduling have come to a decision. While a launch is
+// open, or nothing waits, there are none: what a round would have said is not known.
+func (h *Holds) Rounds() int {
+	if h == nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rounds
 }
 
 // Of returns the refusal that holds back launches of a pool, the first of kinds that

@@ -38,4 +38,15 @@ func TestHolds(t *testing.T) {
 	expect("a round without refusal ends it", held("a", RefusedGPULimit), "")
 	clk.SetTime(time.Unix(0, 0).Add(holdTime + time.Second))
 	expect("no round for a while ends it", held("b", RefusedOversize), "")
+	if n := holds.Rounds(); n != 2 {
+		t.Errorf("%d rounds, want 2", n)
+	}
+}
+
+func TestNobodyHolds(t *testing.T) {
+	var holds *Holds
+	holds.note([]RefusedPod{{Refusal: Refusal{Pool: "a", Kind: RefusedGPULimit, Message: "full"}}})
+	if refusal, ok := holds.Of("a", RefusedGPULimit); ok || holds.Rounds() != 0 {
+		t.Errorf("nobody holds %+v in %d rounds", refusal, holds.Rounds())
+	}
 }

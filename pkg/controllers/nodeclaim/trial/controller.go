@@ -59,11 +59,12 @@ type Controller struct {
 	verifier      *readiness.Verifier
 	book          *trials.Book
 	demand        Demand
+	rounds        Rounds
 
 	mu sync.Mutex
 	// unwanted is since when nobody has wanted a node, pool what pool it is of, and ended holds
 	// those that were deleted and that the cache may show for a while yet.
-	unwanted map[types.UID]time.Time
+	unwanted map[types.UID]idle
 	pool     map[types.UID]string
 	ended    map[types.UID]bool
 }
@@ -78,14 +79,15 @@ type Dependencies struct {
 	Verifier      *readiness.Verifier
 	Book          *trials.Book
 	Demand        Demand
+	Rounds        Rounds
 }
 
 // NewController returns a Controller.
 func NewController(d Dependencies) *Controller {
 	return &Controller{
 		clock: d.Clock, client: d.Client, cloudProvider: d.CloudProvider, recorder: d.Recorder, pools: d.Pools,
-		gate: readiness.NewGate(d.Client), verifier: d.Verifier, book: d.Book, demand: d.Demand,
-		unwanted: map[types.UID]time.Time{}, pool: map[types.UID]string{}, ended: map[types.UID]bool{},
+		gate: readiness.NewGate(d.Client), verifier: d.Verifier, book: d.Book, demand: d.Demand, rounds: d.Rounds,
+		unwanted: map[types.UID]idle{}, pool: map[types.UID]string{}, ended: map[types.UID]bool{},
 	}
 }
 
@@ -124,9 +126,9 @@ func (c *Controller) Reconcile(ctx context.Context, nodeClaim *karpv1.NodeClaim)
 	if err != nil || !inForce {
 		return reconcile.Result{}, err
 	}
+	readiness.Recall(c.book, pool.GPUPool)
 	c.remember(nodeClaim.UID, pool.Name())
 	if end, ok := readiness.DeadlineOf(s); ok {
-	readiness.Recall(c.book, pool.GPUPool)
 		return c.judge(ctx, s, end)
 	}
 	return reconcile.Result{}, nil
@@ -173,12 +175,12 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 		c.recorder.Publish(KeptEvent(s, verdict))
 		return reconcile.Result{RequeueAfter: time.Minute}, nil
 	}
-	if err := c.delete(ctx, s.Claim); err != nil {
-		return reconcile.Result{}, err
 	// The book first: the deletion is what makes the pool's status tell of the failure.
 	if s.Node == nil || !readiness.VerifiedEver(s.Node) {
 		c.book.Failed(readiness.TrialOf(s.Claim, s.Pool), verdict.Reason, verdict.Message)
 	}
+	if err := c.delete(ctx, s.Claim); err != nil {
+		return reconcile.Result{}, err
 	}
 	logger(ctx, s).WithValues("reason", verdict.Reason, "message", verdict.Message).
 		Info("replacing node, not verified by its deadline")
@@ -232,8 +234,12 @@ func (c *Controller) removeUnwanted(ctx context.Context, s readiness.Subject) (r
 	if err != nil || !ok {
 		return false, err
 	}
-	if c.clock.Since(c.unwantedSince(s.Claim.UID)) < patience {
+	since := c.unwantedSince(s.Claim.UID)
+	if c.clock.Since(since.at) < patience {
 		return false, nil
+	}
+	if decided, err := c.decided(ctx, since); err != nil || !decided {
+		return false, err
 	}
 	if busy, err := c.busy(ctx, s.Node); err != nil || busy {
 		return false, err
@@ -287,21 +293,6 @@ func (c *Controller) remember(uid types.UID, pool string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pool[uid] = pool
-}
-
-func (c *Controller) want(uid types.UID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.unwanted, uid)
-}
-
-func (c *Controller) unwantedSince(uid types.UID) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.unwanted[uid]; !ok {
-		c.unwanted[uid] = c.clock.Now()
-	}
-	return c.unwanted[uid]
 }
 
 // forget drops a NodeClaim that goes.

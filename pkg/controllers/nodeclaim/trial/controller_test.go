@@ -135,6 +135,27 @@ var _ = Describe("A node in trial that nobody wants", func() {
 		Expect(events("UnverifiedNodeUnwanted")).To(ConsistOf("no pod wants the node any more and it is not verified yet; removing it"))
 		Expect(book.Avoided("default")).To(BeEmpty())
 	})
+	It("should stay while pods wait that the scheduler has not decided on since, and go once it has", func() {
+		waiting := coretest.UnschedulablePod()
+		ExpectApplied(ctx, env.Client, waiting)
+		passed(5 * time.Minute)
+		Expect(deleted()).To(BeFalse())
+		*decisions++ // it may have begun before
+		passed(10 * time.Second)
+		Expect(deleted()).To(BeFalse())
+		*decisions++
+		passed(10 * time.Second)
+		Expect(deleted()).To(BeTrue())
+	})
+	It("should go without a decision once no pod waits", func() {
+		waiting := coretest.UnschedulablePod()
+		ExpectApplied(ctx, env.Client, waiting)
+		passed(3 * time.Minute)
+		Expect(deleted()).To(BeFalse())
+		ExpectDeleted(ctx, env.Client, waiting)
+		passed(10 * time.Second)
+		Expect(deleted()).To(BeTrue())
+	})
 	It("should stay when pods come back in time", func() {
 		passed(100 * time.Second)
 		demand.pods.Insert(nodeClaim.Status.ProviderID)

@@ -40,6 +40,7 @@ var (
 	book       *trials.Book
 	recorder   *coretest.EventRecorder
 	demand     *wishes
+	decisions  *rounds
 	controller *trial.Controller
 
 	nodePool  *karpv1.NodePool
@@ -53,6 +54,11 @@ type wishes struct{ pods, buffers sets.Set[string] }
 
 func (w *wishes) IsNodeNominated(id string) bool { return w.pods.Has(id) }
 func (w *wishes) HasBufferPods(id string) bool   { return w.buffers.Has(id) }
+
+// rounds stands for the provisioner's count of decisions.
+type rounds int
+
+func (r *rounds) Rounds() int { return int(*r) }
 
 func TestTrial(t *testing.T) {
 	testenv.UseAssets(t)
@@ -74,6 +80,7 @@ var _ = BeforeEach(func() {
 	env.Clock.SetTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
 	recorder, store, book = coretest.NewEventRecorder(), &pools.Store{}, trials.NewBook(env.Clock)
 	demand = &wishes{pods: sets.New[string](), buffers: sets.New[string]()}
+	decisions = new(rounds)
 	controller = newController()
 	nodePool = coretest.NodePool()
 	nodePool.Spec.Disruption.ConsolidateAfter = karpv1.MustParseNillableDuration("2m")
@@ -90,7 +97,7 @@ var _ = AfterEach(func() {
 func newController() *trial.Controller {
 	return trial.NewController(trial.Dependencies{
 		Clock: env.Clock, Client: env.Client, CloudProvider: fake.NewCloudProvider(), Recorder: recorder, Pools: store,
-		Verifier: readiness.NewVerifier(catalog.Default()), Book: book, Demand: demand,
+		Verifier: readiness.NewVerifier(catalog.Default()), Book: book, Demand: demand, Rounds: decisions,
 	})
 }
 
