@@ -66,9 +66,9 @@ func NewControllers(ctx context.Context, op *awsoperator.Operator) []controller.
 	cluster := newCluster(ctx, op, cloudProvider)
 	core := newCoreControllers(ctx, op, cluster, cloudProvider, measured, corecontrollers.WithRegistrationHook(gate.hook))
 	return slices.Concat(
-		lo.Must(provisioning.Replace(ctx, lo.Must(readiness.PlanWithTrials(core, op.GetClient(), cluster)), provisioning.Dependencies{
+		withReclaim(ctx, op, cloudProvider, cluster, gpuPools, lo.Must(provisioning.Replace(ctx, lo.Must(readiness.PlanWithTrials(core, op.GetClient(), cluster)), provisioning.Dependencies{
 			Client: op.GetClient(), Cluster: cluster, Clock: op.Clock, Recorder: op.EventRecorder, Ledger: ledger, Holds: holds, Spaces: spaces,
-		})),
+		}))),
 		newAWSControllers(ctx, op, cloudProvider),
 		newPoolControllers(ctx, op, cloudProvider, gpuPools, gpus, holds),
 		gate.controllers(op, cloudProvider, cluster, holds),
