@@ -1,0 +1,5 @@
+//go:build cgo && !race
+
+package nvml_test
+
+const underRace = false
