@@ -1,7 +1,10 @@
 // Command kubectl-gpupool is the kubectl plugin of karpenter-gpu: kubectl gpupool plan
-// shows what would be launched for workloads before anything is.
+// shows what would be launched for workloads before anything is, status how the pools of
+// a cluster stand, doctor what keeps them from working, and convert turns manifests of
+// older Karpenters and of TensorFusion into NodePools and GPUPools.
 //
-// Exit codes: 0 all went well, 1 the answer is a no (some pod has no node), 2 an error.
+// Exit codes: 0 all went well, 1 the answer is a no (some pod has no node, doctor found
+// errors, convert could not carry all over), 2 an error.
 package main
 
 import (

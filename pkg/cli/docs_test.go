@@ -15,6 +15,7 @@ import (
 	clock "k8s.io/utils/clock/testing"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/doctor"
 )
 
 var update = flag.Bool("update", false, "rewrite the outputs in the documentation")
@@ -50,7 +51,7 @@ func TestExamplesOfTheReferenceAreTrue(t *testing.T) {
 		out, errs, _ := execute(t, "", strings.Fields(command)...)
 		return "```console\n$ kubectl gpupool " + command + "\n" + out + errs + "```"
 	})
-	if examples < 6 {
+	if examples < 13 {
 		t.Errorf("found %d examples only", examples)
 	}
 	if *update {
@@ -61,5 +62,20 @@ func TestExamplesOfTheReferenceAreTrue(t *testing.T) {
 	}
 	if d := cmp.Diff(string(text), got); d != "" {
 		t.Errorf("the page is not what the command says; run go test -update in this package and read the difference:\n%s", d)
+	}
+}
+
+// TestReferenceListsEveryReason: the table of doctor has its reasons, each once and no other.
+func TestReferenceListsEveryReason(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/kubectl-gpupool.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []doctor.Reason
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (?:cluster|both) \\|").FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, doctor.Reason(m[1]))
+	}
+	if d := cmp.Diff(doctor.Reasons(), listed); d != "" {
+		t.Error(d)
 	}
 }

@@ -6,7 +6,8 @@ import "errors"
 const (
 	// ExitOK: all went well.
 	ExitOK = 0
-	// ExitUnmet: the command worked and its answer is a no: a pod has no node.
+	// ExitUnmet: the command worked and its answer is a no: a pod has no node, doctor found
+	// errors, or convert could not carry all over.
 	ExitUnmet = 1
 	// ExitError: flags or input are wrong, or the work could not be done.
 	ExitError = 2

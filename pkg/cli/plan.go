@@ -133,11 +133,7 @@ func (o *planOptions) print(plan *planner.Plan) error {
 	if o.format != printer.Table {
 		return printer.Encode(o.Out, o.format, plan)
 	}
-	style := printer.Style{}
-	if o.colors() {
-		style = printer.Colors()
-	}
-	return printer.Plan(o.Out, plan, style)
+	return printer.Plan(o.Out, plan, o.style())
 }
 
 func noArguments(_ *cobra.Command, args []string) error {

@@ -16,10 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	karpapis "sigs.k8s.io/karpenter/pkg/apis"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
-	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/manifest"
@@ -136,7 +134,7 @@ func plan(stdin string, args ...string) (*planner.Plan, string, int) {
 var _ = Describe("plan --from-cluster", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		env, err = testenv.Start(ctx, testenv.Options{Scheme: manifest.NewScheme(), CRDs: append(karpapis.CRDs[:2:2], apis.CRDs...), Manifests: [][]byte{[]byte(nodeClassCRD)}})
+		env, err = testenv.Start(ctx, testenv.Options{Scheme: manifest.NewScheme(), CRDs: definitions(), Manifests: [][]byte{[]byte(nodeClassCRD)}})
 		Expect(err).ToNot(HaveOccurred())
 		DeferCleanup(env.Stop)
 	})

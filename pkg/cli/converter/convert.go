@@ -104,7 +104,7 @@ func (c *conversion) document(ctx context.Context, d manifest.Document) error {
 		return c.tensorFusionCluster(ctx, d)
 	case gvk.Group == tensorFusionGroup && gvk.Kind == "GPUPool":
 		return c.tensorFusionPool(ctx, d)
-	case slices.Contains([]string{karpenterGroup, v1alpha1.Group, catalogprovider.Group}, gvk.Group):
+	case gvk.Version != oldVersion && slices.Contains([]string{karpenterGroup, v1alpha1.Group, catalogprovider.Group}, gvk.Group):
 		c.result.Objects = append(c.result.Objects, Object{Unstructured: d.Object, From: d.From}) // of this time already
 		return nil
 	}

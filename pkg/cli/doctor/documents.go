@@ -53,7 +53,7 @@ func FromDocuments(documents []manifest.Document) *Facts {
 			continue
 		}
 		if err != nil {
-			f.Invalid = append(f.Invalid, Invalid{Object: object, From: d.From, Err: err})
+			f.Invalid = append(f.Invalid, Invalid{Object: object, From: d.From, Err: err, Old: d.Object.GroupVersionKind().Version == "v1beta1" && kind.Group == "karpenter.sh"})
 			continue
 		}
 		f.From[title(kind.Kind, d.Object)] = d.From // with the namespace that it got

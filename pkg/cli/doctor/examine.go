@@ -12,6 +12,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/manifest"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/catalogprovider"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 )
@@ -89,6 +90,10 @@ func (e *examination) members(pool string) []*karpv1.NodePool {
 func (e *examination) objects() {
 	for _, i := range e.Invalid {
 		f := Finding{Severity: Error, Reason: ReasonObjectInvalid, Object: i.Object, Message: "it would be refused: " + i.Err.Error(), Fix: "correct the manifest"}
+		if i.Old {
+			file, _, _ := strings.Cut(i.From, ", document ")
+			f.Fix, f.Command = "", "kubectl gpupool convert -f "+lo.Ternary(file == "standard input", manifest.StandardInput, file)
+		}
 		f.From = i.From
 		e.report.Findings = append(e.report.Findings, f)
 	}

@@ -57,6 +57,8 @@ type Invalid struct {
 	Object string
 	From   string
 	Err    error
+	// Old says that it is of v1beta1, which kubectl gpupool convert reads.
+	Old bool
 }
 
 // title is kind and name, by which findings speak of objects.

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/controllers/pod/selector"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
@@ -58,7 +59,7 @@ func (e *examination) workloads() {
 		finder.AddNode(n)
 	}
 	for _, np := range e.nodePools {
-		finder.AddTypes(np, e.offered[np.Name])
+		finder.AddTypes(judged(np), e.offered[np.Name])
 	}
 	for _, o := range e.Workloads {
 		w, ok := workloadOf(o)
@@ -66,9 +67,23 @@ func (e *examination) workloads() {
 			continue
 		}
 		if problem, found := finder.Problem(asPod(w.spec)); found {
-			e.add(w.finding(problem))
+			e.add(w.finding(problem, e.troubled()))
 		}
 	}
+}
+
+// judged is a NodePool without the requirements that the catalogue does not answer for.
+func judged(np *karpv1.NodePool) *karpv1.NodePool {
+	out := np.DeepCopy()
+	out.Spec.Template.Spec.Requirements = slices.DeleteFunc(out.Spec.Template.Spec.Requirements, func(r karpv1.NodeSelectorRequirementWithMinValues) bool { return slices.Contains(unjudged, r.Key) })
+	return out
+}
+
+// troubled says whether NodePools or GPUPools have faults that decide about what nodes
+// can have.
+func (e *examination) troubled() bool {
+	deciding := []Reason{ReasonObjectInvalid, ReasonGPUPoolMissing, ReasonPoolLabelMisplaced, ReasonNoInstanceTypes, ReasonPartitioningUnsupported}
+	return slices.ContainsFunc(e.report.Findings, func(f Finding) bool { return slices.Contains(deciding, f.Reason) })
 }
 
 // asPod makes a pod with requests that follow from limits, as an API server would.
@@ -83,15 +98,21 @@ func asPod(spec *corev1.PodSpec) *corev1.Pod {
 	return pod
 }
 
-func (w workload) finding(p selector.Problem) Finding {
+// finding says what a pod asks for in vain. While pools are troubled their mending comes
+// first: what is impossible now may be possible then.
+func (w workload) finding(p selector.Problem, troubled bool) Finding {
+	const first = "mend the NodePools and GPUPools first; if it stays, "
 	f := Finding{Severity: Error, Reason: ReasonLabelNeverMatches, Object: title(w.kind, w.Object), Message: p.Message}
 	switch {
 	case p.Selector.Key == "" && p.Partition != "":
 		f.Reason = ReasonPartitionNeverOffered
-		f.Fix = "ask for a partition that is offered, or add the profile to spec.partitioning.mig of a GPUPool"
+		f.Fix = lo.Ternary(troubled, first, "") + "ask for a partition that is offered, or add the profile to spec.partitioning.mig of a GPUPool"
 		return f
 	case p.Nearest.Value == "" || p.Selector.Operator != catalog.OpIn:
-		f.Fix = "ask for less at once, or let a NodePool allow such machines"
+		f.Fix = lo.Ternary(troubled, first, "") + "ask for less at once, or let a NodePool allow such machines"
+		return f
+	case troubled:
+		f.Fix = fmt.Sprintf("%sask for %s: %s", first, p.Nearest.Key, p.Nearest.Value)
 		return f
 	}
 	f.Command = w.correct(p)
