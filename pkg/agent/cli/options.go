@@ -52,7 +52,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.interval, "interval", agent.DefaultInterval, "time between checks of a verified node")
 	fs.DurationVar(&o.startInterval, "start-interval", agent.DefaultStartInterval, "time between checks of a node that is not verified")
 	fs.DurationVar(&o.heartbeat, "heartbeat", agent.DefaultHeartbeat, "mean time between writes when nothing changes")
-	fs.DurationVar(&o.deadline, "probe-timeout", agent.DefaultDeadline, "time that one probe may take")
+	fs.DurationVar(&o.deadline, "probe-timeout", agent.DefaultDeadline, "time that one probe may take whose check has no timeout of its own, in --policy-file or the pool")
 	fs.StringVar(&o.host.BootIDPath, "boot-id-path", "", "file with the boot ID; empty means sys/kernel/random/boot_id under --proc-root")
 	fs.StringVar(&o.host.ProcRoot, "proc-root", "/proc", "where the host's /proc is")
 	fs.StringVar(&o.host.DevRoot, "dev-root", "/dev", "where the host's /dev is")
