@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -130,10 +131,33 @@ func (x PodExpectation) check(s *Snapshot) string {
 		}
 	}
 	line := counted(describe("pods", x.Selector, x.Phase.String(), x.OnNodes), got, x.Count)
+	if line == "" && x.Startup != nil {
+		if median := x.startup(s); median > time.Duration(x.Startup.Median) {
+			return fmt.Sprintf("%s: median startup %s, want at most %s", describe("pods", x.Selector), median.Round(time.Millisecond), x.Startup.Median)
+		}
+	}
 	if line != "" && waiting != "" {
 		line += "; a pod waits: " + shorten(waiting, 160)
 	}
 	return line
+}
+
+// startup is the median startup of the selected pods that run or ran, or of the quickest of them.
+func (x PodExpectation) startup(s *Snapshot) time.Duration {
+	var all []time.Duration
+	for _, pod := range slices.Concat(s.Pods, s.GonePods) {
+		if x.selects(&pod) && pod.Startup > 0 {
+			all = append(all, pod.Startup)
+		}
+	}
+	slices.Sort(all)
+	if n := x.Startup.Quickest; n > 0 && n < len(all) {
+		all = all[:n]
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
 func (x NodeExpectation) check(s *Snapshot) string {

@@ -9,6 +9,9 @@
 // Files are decoded strictly. A key that no field claims is an error that names the file, the line,
 // the key and the keys that would have been understood.
 //
-// Left out on purpose: loops, variables and conditions. A story that needs them is a test, not a
+// A manifest that needs the time of day writes ${cron +90s} for a cron line that begins so long after
+// it is applied, and is read in UTC.
+//
+// Left out on purpose: loops, other variables and conditions. A story that needs them is a test, not a
 // scenario.
 package scenario

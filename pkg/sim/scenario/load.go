@@ -165,6 +165,29 @@ func (s *Scenario) validateSteps(p placer) error {
 			seen[step.Name] = true
 		}
 	}
+	return s.validateWarmHours(p, seen)
+}
+
+// validateWarmHours checks that the comparison names steps and measures that there are.
+func (s *Scenario) validateWarmHours(p placer, steps map[string]bool) error {
+	w := s.WarmHours
+	if w == nil {
+		return nil
+	}
+	measures := map[string]bool{}
+	for i := range s.Steps {
+		if e := s.Steps[i].Expect; e != nil && e.Measure != nil {
+			measures[e.Measure.Name] = true
+		}
+	}
+	for _, x := range []struct {
+		key, name, what string
+		known           map[string]bool
+	}{{"from", w.From, "step", steps}, {"until", w.Until, "step", steps}, {"cold", w.Cold, "measure", measures}, {"warm", w.Warm, "measure", measures}} {
+		if !x.known[x.name] {
+			return p.errorf("warmHours/"+x.key, "no %s is named %q", x.what, x.name)
+		}
+	}
 	return nil
 }
 
@@ -224,6 +247,9 @@ func (e *Expectations) validate(p placer, path string, seen map[string]bool) err
 	for i, x := range e.Pods {
 		if err := parsesAll(x.Selector, x.OnNodes); err != nil {
 			return p.errorf(fmt.Sprintf("%s/pods/%d", path, i+1), "%s", err)
+		}
+		if x.Startup != nil && (x.Startup.Name == "" || x.Startup.Median <= 0 || x.Startup.Quickest < 0) {
+			return p.errorf(fmt.Sprintf("%s/pods/%d/startup", path, i+1), "name and median are needed, and quickest may not be negative")
 		}
 	}
 	for i, x := range e.Nodes {

@@ -25,7 +25,7 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 		},
 		"an unknown field deep down": {
 			text:     "name: x\nsteps:\n  - expect:\n      pods:\n        - {selctor: a=b, count: 3}\n",
-			wantLine: 5, wantMessage: `unknown field "selctor" in pods; known fields: count, gone, namespace, onNodes, phase, selector`,
+			wantLine: 5, wantMessage: `unknown field "selctor" in pods; known fields: count, gone, namespace, onNodes, phase, selector, startup`,
 		},
 		"an unknown field of an inlined struct": {
 			text:     "name: x\nsteps:\n  - scale: {kind: Job, name: a, replica: 3}\n",
@@ -62,6 +62,16 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 		"a measure since a step that comes later": {
 			text:     "name: x\nsteps:\n  - expect:\n      nodeClaims: 0\n      measure:\n        name: t\n        since: later\n  - name: later\n    wait: 1s\n",
 			wantLine: 7, wantMessage: `no earlier step is named "later"`,
+		},
+		"a startup without a name": {
+			text: "name: x\nsteps:\n  - expect:\n      pods: [{count: 1, startup: {median: 2s}}]\n", wantLine: 4, wantMessage: "name and median are needed",
+		},
+		"warm hours of a measure that is not there": {
+			text:     "name: x\nsteps:\n  - name: a\n    expect: {nodeClaims: 0, measure: {name: m}}\nwarmHours: {from: a, until: a, cold: m, warm: w}\n",
+			wantLine: 5, wantMessage: `no measure is named "w"`,
+		},
+		"warm hours from a step that is not there": {
+			text: minimal + "warmHours: {from: a}\n", wantLine: 4, wantMessage: `no step is named "a"`,
 		},
 		"a selector that does not parse": {
 			text: "name: x\nsteps:\n  - expect:\n      pods:\n        - {selector: 'a in', count: 1}\n", wantLine: 5, wantMessage: `"a in" is no label selector`,

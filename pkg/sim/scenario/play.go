@@ -96,6 +96,7 @@ func (r *play) apply(ctx context.Context, m Manifest) error {
 	if err != nil {
 		return err
 	}
+	text = expandTimes(text, r.clock.Now())
 	name := m.Path
 	if name == "" {
 		name = "inline manifest"
@@ -208,6 +209,7 @@ func (r *play) expect(ctx context.Context, st *Step, began time.Time) (unmet []s
 		r.observer.Stepping(st.Title(), strings.Join(unmet, "; "))
 		if !met.IsZero() && now.Sub(met) >= time.Duration(e.Hold) {
 			r.measure(e.Measure, began, met)
+			r.measureStartups(e, s)
 			return nil, nil
 		}
 		if met.IsZero() && now.Sub(began) >= e.within() {
@@ -227,6 +229,15 @@ func (r *play) measure(m *Measure, since, met time.Time) {
 		since = r.began[m.Since]
 	}
 	r.result.Measures = append(r.result.Measures, Figure{Name: m.Name, Seconds: seconds(met.Sub(since))})
+}
+
+// measureStartups notes the medians that the expectations bound.
+func (r *play) measureStartups(e *Expectations, s *Snapshot) {
+	for _, x := range e.Pods {
+		if x.Startup != nil {
+			r.result.Measures = append(r.result.Measures, Figure{Name: x.Startup.Name, Seconds: seconds(x.startup(s))})
+		}
+	}
 }
 
 func (r *play) sleep(ctx context.Context, d time.Duration) error {
@@ -253,6 +264,9 @@ func (r *play) finish(ctx context.Context, err error) {
 				r.result.LateTaints++
 			}
 		}
+	}
+	if w := r.scenario.WarmHours; w != nil {
+		r.result.WarmHours = r.warmHours(ctx, w)
 	}
 	if f := r.scenario.PeakFleet; f != nil {
 		r.result.PeakFleet = &FleetCost{PeakFleet: *f, PricePerHour: f.PerHour()}

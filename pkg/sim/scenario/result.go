@@ -14,6 +14,8 @@ type Result struct {
 	Cost       Cost         `json:"cost"`
 	// LateTaints counts pods that the taint manager ended for a taint that had gone, see Pod.
 	LateTaints int `json:"lateTaints,omitempty"`
+	// WarmHours is what holding capacity ready cost and saved.
+	WarmHours *WarmHoursCost `json:"warmHours,omitempty"`
 	// PeakFleet is the owned fleet that the scenario states for comparison.
 	PeakFleet *FleetCost `json:"peakFleet,omitempty"`
 	// UpSeconds is how long the sandbox took to come up, and LogDir where its logs are kept.

@@ -18,6 +18,8 @@ type Scenario struct {
 	Manifests []Manifest `yaml:"manifests"`
 	// Steps are played in order; the first that fails ends the play.
 	Steps []Step `yaml:"steps"`
+	// WarmHours, when set, is what holding capacity ready cost, shown beside the time that it saved.
+	WarmHours *WarmHours `yaml:"warmHours"`
 	// PeakFleet, when set, is the owned hardware that the cloud's cost is shown beside.
 	PeakFleet *PeakFleet `yaml:"peakFleet"`
 
@@ -217,6 +219,20 @@ type PodExpectation struct {
 	// with its node.
 	Gone  bool  `yaml:"gone"`
 	Count Count `yaml:"count"`
+	// Startup bounds how long the pods took to run; nil bounds nothing. The median is a figure of
+	// the run.
+	Startup *Startup `yaml:"startup"`
+}
+
+// Startup bounds the median time from the creation of pods to when they run.
+type Startup struct {
+	// Name is the name of the figure.
+	Name string `yaml:"name"`
+	// Quickest is how many of the selected pods count, those that ran soonest after their creation;
+	// zero means all.
+	Quickest int `yaml:"quickest"`
+	// Median is the greatest that the median may be.
+	Median Duration `yaml:"median"`
 }
 
 // NodeExpectation is a number of nodes; an empty field matches all.
@@ -269,6 +285,17 @@ type ConditionExpectation struct {
 	Reason string `yaml:"reason"`
 	// Message is a regular expression.
 	Message string `yaml:"message"`
+}
+
+// WarmHours compares two bursts of the same play: one that met capacity that was held ready, and one
+// that met none.
+type WarmHours struct {
+	// From and Until name the steps between whose beginnings the capacity was held.
+	From  string `yaml:"from"`
+	Until string `yaml:"until"`
+	// Cold and Warm name the measures of the two bursts.
+	Cold string `yaml:"cold"`
+	Warm string `yaml:"warm"`
 }
 
 // PeakFleet is owned hardware with a stated price, for comparison only. All of it is assumption and

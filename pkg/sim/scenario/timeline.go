@@ -21,6 +21,7 @@ func (r *Result) Write(w io.Writer) error {
 	r.writeTimeline(&b)
 	r.writeFigures(&b)
 	r.writeCost(&b)
+	r.writeWarmHours(&b)
 	r.writePeakFleet(&b)
 	if r.LogDir != "" {
 		fmt.Fprintf(&b, "\nlogs: %s\n", r.LogDir)

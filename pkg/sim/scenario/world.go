@@ -79,6 +79,9 @@ type Pod struct {
 	LateTaint bool
 	// Waiting is the message of a false PodScheduled condition.
 	Waiting string
+	// Startup is the time from when the pod was first seen to when it was first seen Running, by
+	// the sandbox's clock; zero while it has not been.
+	Startup time.Duration
 }
 
 // Node is what checks need of a node.

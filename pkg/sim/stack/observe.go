@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/aws"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/scenario"
@@ -36,10 +38,13 @@ type observer struct {
 	disrupted map[string]scenario.Pod // by UID, like the next two
 	gonePods  map[string]scenario.Pod
 	goneNodes map[string]scenario.Node
+	created   map[string]time.Time
+	startup   map[string]time.Duration
 	audit     *audit
+	clock     clock.PassiveClock
 }
 
-func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
+func newObserver(k kubernetes.Interface, d dynamic.Interface, clk clock.PassiveClock) *observer {
 	return &observer{
 		typed:     informers.NewSharedInformerFactory(k, 0),
 		dynamic:   dynamicinformer.NewDynamicSharedInformerFactory(d, 0),
@@ -47,7 +52,10 @@ func newObserver(k kubernetes.Interface, d dynamic.Interface) *observer {
 		disrupted: map[string]scenario.Pod{},
 		gonePods:  map[string]scenario.Pod{},
 		goneNodes: map[string]scenario.Node{},
+		created:   map[string]time.Time{},
+		startup:   map[string]time.Duration{},
 		audit:     newAudit(),
+		clock:     clk,
 	}
 }
 
@@ -89,7 +97,11 @@ func (o *observer) stop() {
 // miss them.
 func (o *observer) note(obj any) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || pod.Status.Phase == corev1.PodSucceeded {
+	if !ok {
+		return
+	}
+	o.time(pod)
+	if pod.Status.Phase == corev1.PodSucceeded {
 		return
 	}
 	if p := podOf(pod); p.Disruption != "" {
@@ -100,6 +112,26 @@ func (o *observer) note(obj any) {
 			o.disrupted[string(pod.UID)] = p
 		}
 	}
+}
+
+// time notes when a pod was first seen, and how long after that it ran.
+func (o *observer) time(pod *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	uid := string(pod.UID)
+	if _, seen := o.created[uid]; !seen {
+		o.created[uid] = o.clock.Now()
+	}
+	if _, seen := o.startup[uid]; !seen && pod.Status.Phase == corev1.PodRunning {
+		o.startup[uid] = o.clock.Since(o.created[uid])
+	}
+}
+
+// startupOf returns how long a pod took to run, zero while it has not.
+func (o *observer) startupOf(pod *corev1.Pod) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.startup[string(pod.UID)]
 }
 
 // deletionByTaintManager is the reason that Kubernetes's taint eviction controller gives.
@@ -121,7 +153,9 @@ func (o *observer) remember(obj any) {
 	defer o.mu.Unlock()
 	switch x := obj.(type) {
 	case *corev1.Pod:
-		o.gonePods[string(x.UID)] = podOf(x)
+		pod := podOf(x)
+		pod.Startup = o.startup[string(x.UID)]
+		o.gonePods[string(x.UID)] = pod
 	case *corev1.Node:
 		o.goneNodes[string(x.UID)] = nodeOf(x)
 	}
@@ -153,7 +187,9 @@ func (o *observer) fill(s *scenario.Snapshot) *aws.Existing {
 	core := o.typed.Core().V1()
 	existing := &aws.Existing{NodeClaims: []string{}, ProviderIDs: []string{}}
 	for _, obj := range core.Pods().Informer().GetStore().List() {
-		s.Pods = append(s.Pods, podOf(obj.(*corev1.Pod)))
+		pod := podOf(obj.(*corev1.Pod))
+		pod.Startup = o.startupOf(obj.(*corev1.Pod))
+		s.Pods = append(s.Pods, pod)
 	}
 	for _, obj := range core.Nodes().Informer().GetStore().List() {
 		n := obj.(*corev1.Node)

@@ -151,7 +151,7 @@ func (s *Stack) startCloud(ctx context.Context) error {
 }
 
 func (s *Stack) startWatches(ctx context.Context) error {
-	s.watch = newObserver(s.kube, s.dynamic)
+	s.watch = newObserver(s.kube, s.dynamic, s.opts.Clock)
 	s.undo.Add(func(context.Context) error { s.watch.stop(); return nil })
 	return s.watch.start(ctx)
 }
