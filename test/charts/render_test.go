@@ -3,6 +3,7 @@ package charts_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -158,7 +159,7 @@ func TestAgentPod(t *testing.T) {
 		file := one(t, helm.render(t, agentChart, "--values="+fullValues(agentChart)), "ConfigMap", "full-policy")
 		text := as[corev1.ConfigMap](t, file).Data["policy.yaml"]
 		policy, err := health.ParsePolicy([]byte(text))
-		if err != nil || policy.GPUs != 8 || policy.MinDriver != "550" || !policy.Checks["persistence"].Disabled || len(policy.XIDs) != 1 {
+		if err != nil || policy.GPUs != 8 || policy.MinDriver != "550" || !policy.Checks["persistence"].Disabled || policy.Checks["inforom"].Timeout != 10*time.Second || len(policy.XIDs) != 1 {
 			t.Errorf("%v: %+v from\n%s", err, policy, text)
 		}
 	})
