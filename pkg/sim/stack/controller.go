@@ -184,6 +184,7 @@ func (s *Stack) environment(r *replica) []string {
 		"PATH":                        os.Getenv("PATH"),
 		"KUBECONFIG":                  s.access.kubeconfig,
 		"SYSTEM_NAMESPACE":            rbac.Namespace,
+		"LEADER_ELECTION_NAMESPACE":   rbac.Namespace, // in a pod, that of its ServiceAccount
 		"KARPENTER_SERVICE":           "karpenter",
 		"DISABLE_LEADER_ELECTION":     strconv.FormatBool(len(s.replicas) == 1),
 		"METRICS_PORT":                strconv.Itoa(r.metrics),
