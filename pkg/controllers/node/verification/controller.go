@@ -229,7 +229,7 @@ func (c *Controller) tellOpened(logger logr.Logger, before *corev1.Node, s readi
 func (c *Controller) tellShut(logger logr.Logger, now bool, s readiness.Subject, verdict readiness.Verdict) {
 	switch {
 	case now && readiness.VerifiedEver(s.Node):
-		logger.Info("fenced node", "message", verdict.Message)
+		logger.Info("fenced node", "detail", verdict.Message)
 		c.recorder.Publish(FencedEvent(s.Node, verdict))
 		fenced.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
 	case verdict.State != readiness.StateVerified:

@@ -25,7 +25,7 @@ var _ = Describe("The log", func() {
 		ExpectObjectReconciled(ctx, env.Client, controller, node)
 		Expect(lines).To(HaveExactElements(
 			ContainSubstring(`"msg":"verified node"`),
-			And(ContainSubstring(`"msg":"fenced node"`), ContainSubstring(`"reason":"GPULost"`), ContainSubstring(`"message":"GPU 0 is gone"`)),
+			And(ContainSubstring(`"msg":"fenced node"`), ContainSubstring(`"reason":"GPULost"`), ContainSubstring(`"detail":"GPU 0 is gone"`)),
 		))
 		Expect(lines).To(HaveEach(And(
 			ContainSubstring(`"Node":{"name":"%s"}`, node.Name),

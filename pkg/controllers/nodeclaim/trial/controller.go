@@ -182,7 +182,7 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 	if err := c.delete(ctx, s.Claim); err != nil {
 		return reconcile.Result{}, err
 	}
-	logger(ctx, s).WithValues("reason", verdict.Reason, "message", verdict.Message).
+	logger(ctx, s).WithValues("reason", verdict.Reason, "detail", verdict.Message).
 		Info("replacing node, not verified by its deadline")
 	c.recorder.Publish(FailedEvents(s, verdict)...)
 	failed.Inc(map[string]string{poolLabel: s.Pool.Name(), reasonLabel: verdict.Reason})
