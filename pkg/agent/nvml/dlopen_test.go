@@ -378,7 +378,7 @@ clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, se
 	time.Sleep(2 * time.Second)
 	rss := residentKiB(t, cmd.Process.Pid)
 	t.Logf("resident after start and checks of 8 GPUs: %d KiB", rss)
-	if rss > 40<<10 && !underRace {
+	if rss > 40<<10 && !instrumented {
 		t.Errorf("resident %d KiB, want at most 40 MiB", rss)
 	}
 	m.Events = []health.XIDEvent{{Code: 13, GPU: 0, GI: -1}, {Code: 79, GPU: 5, GI: -1}}

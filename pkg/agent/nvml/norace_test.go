@@ -1,5 +1,0 @@
-//go:build cgo && !race
-
-package nvml_test
-
-const underRace = false

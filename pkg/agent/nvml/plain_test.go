@@ -1,0 +1,5 @@
+//go:build cgo && !race && !asan
+
+package nvml_test
+
+const instrumented = false
