@@ -13,6 +13,9 @@ VERSION      ?= $(shell git describe --tags --always 2>/dev/null || echo dev)
 KARPENTER    := v1.15.0
 TOOL         := go tool -modfile=go.tools.mod
 LDFLAGS      := -s -w -X sigs.k8s.io/karpenter/pkg/operator.Version=$(KARPENTER)+gpu.$(VERSION)
+# Where images go, and for which machines.
+REGISTRY     ?= ghcr.io/karpenter-gpu
+PLATFORMS    ?= linux/amd64,linux/arm64
 SCENARIOS    ?= $(sort $(wildcard test/scenarios/*.yaml))
 GO_SOURCES   := $(shell find cmd pkg \( -name '*.go' -o -path '*/data/*' -o -name '*.yaml' -o -name '*.tmpl' \) -not -name '*_test.go' -not -path '*/testdata/*' 2>/dev/null)
 # Packages that run under the race detector: those that do not link the AWS SDK,
@@ -23,7 +26,7 @@ RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... 
 # Suites that use envtest wait longer than its 20 s on a busy machine.
 TEST_ENV     := KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=120s
 
-.PHONY: help helm charts build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
+.PHONY: help helm charts images build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,8 +69,13 @@ test-race: check-cc controlplane
 	CGO_ENABLED=1 $(TEST_ENV) go test -race -timeout 20m $$(go list $(RACE) | grep -vE '/(upstream|parity|fleet)$$')
 	CGO_ENABLED=1 $(TEST_ENV) go test -timeout 10m -run StaysSmall ./pkg/agent/nvml
 
-e2e: controlplane build ## Play every scenario of test/scenarios on a fresh sandbox each (SCENARIOS=file… for some)
-	$(BIN)/sandbox run $(SCENARIOS)
+# The whole set comes with the charts, which install, upgrade and go back, and with an account of
+# their RBAC rules, each of which some scenario must need. Neither is asked of a few scenarios.
+WHOLE_SET    := $(filter file,$(origin SCENARIOS))
+
+e2e: controlplane build $(if $(WHOLE_SET),charts) ## Play every scenario of test/scenarios on a fresh sandbox each, test charts and RBAC (SCENARIOS=file… plays some)
+	$(BIN)/sandbox run $(SCENARIOS) --results $(BIN)/e2e.json
+	$(if $(WHOLE_SET),$(BIN)/sandbox rules $(BIN)/e2e.json)
 
 bench: check-go ## Run the benchmarks with their allocations
 	go test -run '^$$' -bench . -benchmem ./pkg/gpu/... ./pkg/cloudprovider/...
@@ -80,6 +88,11 @@ helm: check-go ## Build Helm from its module into bin/
 
 charts: helm controlplane ## Test the charts, the upgrade from Karpenter and the way back with the real Helm
 	KPGPU_REQUIRE_HELM=1 $(TEST_ENV) go test -count=1 ./test/charts
+
+images: ## Build both images for every platform with BuildKit (REGISTRY=…, VERSION=…, PUSH=1); docs/releasing.md tells what that needs
+	@command -v docker >/dev/null || { echo "docker was not found: install it with buildx, or build the controller's image with ko, as docs/releasing.md tells"; exit 1; }
+	docker buildx build --platform $(PLATFORMS) --file cmd/controller/Dockerfile --build-arg VERSION=$(KARPENTER)+gpu.$(VERSION) --tag $(REGISTRY)/controller:$(VERSION) $(if $(PUSH),--push) .
+	docker buildx build --platform $(PLATFORMS) --file cmd/agent/Dockerfile --tag $(REGISTRY)/agent:$(VERSION) $(if $(PUSH),--push) .
 
 generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
 	go generate ./pkg/apis
