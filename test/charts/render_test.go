@@ -89,11 +89,12 @@ func TestNotesSayTheNextStep(t *testing.T) {
 		args []string
 		want string
 	}{
-		"definitions":         {[]string{definitions}, "helm upgrade --install karpenter charts/karpenter-gpu"},
-		"definitions at risk": {[]string{definitions, "--set=keep=false"}, "CAUTION: keep=false"},
-		"controller":          {[]string{controller, clusterName}, "helm upgrade --install karpenter-crd charts/karpenter-gpu-crd"},
-		"agent":               {[]string{agentChart}, "There is no RuntimeClass nvidia"},
-		"agent of pools":      {[]string{agentChart, "--set=pools={a,b}"}, "the GPUPools a, b"},
+		"definitions":                         {[]string{definitions}, "helm upgrade --install karpenter charts/karpenter-gpu"},
+		"definitions at risk":                 {[]string{definitions, "--set=keep=false"}, "CAUTION: keep=false"},
+		"controller":                          {[]string{controller, clusterName}, "helm upgrade --install karpenter-crd charts/karpenter-gpu-crd"},
+		"controller without the GPU Operator": {[]string{controller, clusterName}, "--set gpu.operator.writeConfigMaps=true"},
+		"agent":                               {[]string{agentChart}, "There is no RuntimeClass nvidia"},
+		"agent of pools":                      {[]string{agentChart, "--set=pools={a,b}"}, "the GPUPools a, b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"install", "karpenter", tc.args[0], "--namespace=karpenter", "--dry-run=client"}, tc.args[1:]...)

@@ -94,7 +94,10 @@ func TestUpgradeAndWayBack(t *testing.T) {
 
 	t.Log("upgrade")
 	c.helm.must(t, with([]string{"upgrade", "karpenter-crd", definitions})...)
-	c.helm.must(t, with([]string{"upgrade", "karpenter", controller, "--reset-then-reuse-values"})...)
+	notes := c.helm.must(t, with([]string{"upgrade", "karpenter", controller, "--reset-then-reuse-values"})...)
+	if next := "Next: install the agent that verifies GPUs, make a GPUPool, and let a NodePool join it"; !strings.Contains(notes, next) {
+		t.Errorf("%q is not in the notes:\n%s", next, notes)
+	}
 	before.mustBe(t, "after the upgrade", c.state(t))
 	if diff := cmp.Diff([]string{ourImage, ourImage}, c.images(t, selector)); diff != "" {
 		t.Errorf("pods after the upgrade (-want +got):\n%s", diff)
