@@ -78,9 +78,11 @@ func kubeletConfig(id Identity) (string, error) {
 		"cgroupDriver": "cgroupfs", "failCgroupV1": false, "failSwapOn": false,
 		"containerRuntimeEndpoint": "unix://" + guest.ContainerdSocket,
 		// It listens in the machine's network, which nobody else is in.
-		"authentication":            map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":             map[string]any{"mode": "AlwaysAllow"},
-		"providerID":                id.ProviderID,
+		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":  map[string]any{"mode": "AlwaysAllow"},
+		"providerID":     id.ProviderID,
+		// Nobody answers there; without an address the kubelet complains of each pod.
+		"clusterDNS": []string{"10.96.0.10"}, "clusterDomain": "cluster.local",
 		"resolvConf":                "",
 		"volumePluginDir":           "/var/lib/kubelet/volume-plugins",
 		"nodeStatusReportFrequency": "5m", "nodeStatusUpdateFrequency": "2s",
