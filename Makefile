@@ -26,7 +26,7 @@ RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... 
 # Suites that use envtest wait longer than its 20 s on a busy machine.
 TEST_ENV     := KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=120s
 
-.PHONY: help helm charts images build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
+.PHONY: e2e-node real-node kubelet help helm charts images build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,21 @@ e2e: controlplane build $(if $(WHOLE_SET),charts) ## Play every scenario of test
 	$(BIN)/sandbox run $(SCENARIOS) --results $(BIN)/e2e.json
 	$(if $(WHOLE_SET),$(BIN)/sandbox rules $(BIN)/e2e.json)
 
+# The agent and the gate on a real kubelet and containerd: what it needs is installed first.
+e2e-node: ## Show agent, gate and device plugins on one real node (Linux, root; installs Debian packages; skipped elsewhere)
+	@sh test/node/prepare.sh; status=$$?; \
+	if [ $$status -eq 3 ]; then exit 0; fi; \
+	test $$status -eq 0 && $(MAKE) --no-print-directory real-node
+
+real-node: helm controlplane kubelet agent $(BIN)/controller $(BIN)/guest
+	KPGPU_NODE=1 KPGPU_BIN=$(BIN) $(TEST_ENV) go test -count=1 -timeout 30m -v ./test/node
+
+kubelet: check-go ## Build the kubelet of the real node into bin/controlplane (once)
+	@sh tools/controlplane/kubelet/build.sh $(BIN)/controlplane
+
+$(BIN)/guest: go.mod go.sum $(GO_SOURCES) | check-go
+	go build -ldflags="-s -w" -o $@ ./cmd/sandbox/guest
+
 bench: check-go ## Run the benchmarks with their allocations
 	go test -run '^$$' -bench . -benchmem ./pkg/gpu/... ./pkg/cloudprovider/...
 
@@ -102,7 +117,7 @@ generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
 verify: generate ## Check that generated files, formatting and vet are clean
 	@test -z "$$(gofmt -l cmd pkg test tools)" || { echo "gofmt needed:"; gofmt -l cmd pkg test tools; exit 1; }
 	go vet ./...
-	git diff --exit-code -- pkg/apis docs/reference charts
+	git diff --exit-code -- pkg/apis pkg/sim/rbac docs/reference charts
 
 lint: check-go ## Run golangci-lint (built from source the first time)
 	$(TOOL) golangci-lint run

@@ -19,6 +19,7 @@ var excluded = map[string]string{
 // TestEveryOptionAlone renders each chart with one value changed and all others at their defaults,
 // and with all changed but one: an option that leans on another without saying so fails here.
 func TestEveryOptionAlone(t *testing.T) {
+	t.Parallel()
 	helm := newRunner(t, "")
 	for _, chart := range ourCharts {
 		full := load(t, fullValues(chart))
@@ -80,6 +81,7 @@ func valueFile(t *testing.T, path string, value any) string {
 // TestEveryKeyRefusesAWrongType sets each documented key to something of another shape. The message
 // has to lead to the key.
 func TestEveryKeyRefusesAWrongType(t *testing.T) {
+	t.Parallel()
 	helm := newRunner(t, "")
 	for _, chart := range ourCharts {
 		for _, v := range values(t, chart) {

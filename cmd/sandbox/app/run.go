@@ -127,7 +127,7 @@ func (o *runOptions) save(results []*scenario.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.results, append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(o.results, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing the results, %w", err)
 	}
 	return nil

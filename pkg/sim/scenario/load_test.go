@@ -63,6 +63,9 @@ func TestParseErrorsNameFileLineAndWayOut(t *testing.T) {
 			text:     "name: x\nsteps:\n  - expect:\n      nodeClaims: 0\n      measure:\n        name: t\n        since: later\n  - name: later\n    wait: 1s\n",
 			wantLine: 7, wantMessage: `no earlier step is named "later"`,
 		},
+		"more replicas than a machine takes": {
+			text: minimal + "settings: {replicas: 6}\n", wantLine: 4, wantMessage: "settings/replicas: 6 is not between 1 and 5",
+		},
 		"a startup without a name": {
 			text: "name: x\nsteps:\n  - expect:\n      pods: [{count: 1, startup: {median: 2s}}]\n", wantLine: 4, wantMessage: "name and median are needed",
 		},

@@ -32,7 +32,7 @@ func (s *Stack) auditArguments() (map[controlplane.Component][]string, error) {
 	if s.opts.Administrators {
 		return nil, nil
 	}
-	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the sandbox's directory, %w", err)
 	}
 	policy := filepath.Join(s.opts.Dir, "audit-policy.yaml")
