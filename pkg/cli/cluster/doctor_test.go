@@ -368,7 +368,6 @@ var _ = Describe("doctor in a broken cluster", Ordered, func() {
 			"Error TaintNotTolerated DaemonSet kube-system/nvidia-device-plugin",
 			"Error AgentMissing GPUPool partitions",
 			"Error OperatorNamespaceDiffers Deployment karpenter/karpenter",
-			"Error OperatorNamespaceDiffers Deployment karpenter/karpenter",
 			"Error OperandDisabled ClusterPolicy cluster-policy",
 			"Error MIGStrategyDiffers ClusterPolicy cluster-policy",
 			"Error MIGStrategyDiffers DaemonSet kube-system/nvidia-device-plugin",

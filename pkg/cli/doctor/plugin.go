@@ -75,19 +75,17 @@ func (e *examination) configMaps() {
 	if !e.complete("ConfigMap", "Namespace", "ClusterPolicy", "DaemonSet") || e.controller == nil {
 		return
 	}
-	for _, pool := range e.pools {
-		if pool.MIG == nil && !pool.Sharing.Enabled() {
-			continue
-		}
-		if !e.operatorNamespaceFits(pool) {
-			continue
-		}
-		namespace := e.controller.operatorNamespace()
-		if e.reads("spec.migManager.config.name", nodeconfig.LayoutsName) && pool.MIG != nil {
+	readers := lo.Filter(e.pools, func(p *pools.Pool, _ int) bool { return p.MIG != nil || p.Sharing.Enabled() })
+	if len(readers) == 0 || !e.operatorNamespaceFits(readers) {
+		return
+	}
+	namespace := e.controller.operatorNamespace()
+	for _, pool := range readers {
+		if pool.MIG != nil && e.reads("spec.migManager.config.name", nodeconfig.LayoutsName) {
 			have := layoutsIn(e.configMap(namespace, nodeconfig.LayoutsName))
 			e.unpublished(ReasonMIGLayoutsMissing, namespace, nodeconfig.LayoutsName, pool, lo.Without(layoutNames(pool), have...))
 		}
-		if e.reads("spec.devicePlugin.config.name", nodeconfig.PluginName) && pool.Sharing.Enabled() {
+		if pool.Sharing.Enabled() && e.reads("spec.devicePlugin.config.name", nodeconfig.PluginName) {
 			var have []string
 			if cm := e.configMap(namespace, nodeconfig.PluginName); cm != nil {
 				have = slices.Collect(maps.Keys(cm.Data))
@@ -108,22 +106,24 @@ func (e *examination) reads(path, value string) bool {
 }
 
 // operatorNamespaceFits looks whether the controller writes to where the operator reads.
-func (e *examination) operatorNamespaceFits(pool *pools.Pool) bool {
+func (e *examination) operatorNamespaceFits(readers []*pools.Pool) bool {
 	namespace := e.controller.operatorNamespace()
+	names := listed(lo.Map(readers, func(p *pools.Pool, _ int) string { return p.Name() }), maxFields)
+	f := Finding{Severity: Error, Reason: ReasonOperatorNamespaceDiffers, Object: title("Deployment", e.controller.Deployment)}
 	for _, policy := range e.ClusterPolicies {
 		if at := e.operatorNamespaceOf(policy); at != namespace {
-			e.add(Finding{Severity: Error, Reason: ReasonOperatorNamespaceDiffers, Object: title("Deployment", e.controller.Deployment),
-				Message: fmt.Sprintf("it writes what mig-manager and the device plugin read into the namespace %s, and the GPU Operator runs in %s: nodes of GPUPool %s do not find it", namespace, at, pool.Name()),
-				Command: e.controller.upgrade("gpu.operator.namespace=" + at)})
+			f.Message = fmt.Sprintf("it writes what mig-manager and the device plugin read into the namespace %s, and the GPU Operator runs in %s: nodes of the GPUPools %s do not find it", namespace, at, names)
+			f.Command = e.controller.upgrade("gpu.operator.namespace=" + at)
+			e.add(f)
 			return false
 		}
 	}
 	if lo.SomeBy(e.Namespaces, func(n *corev1.Namespace) bool { return n.Name == namespace }) {
 		return true
 	}
-	e.add(Finding{Severity: Error, Reason: ReasonOperatorNamespaceDiffers, Object: title("Deployment", e.controller.Deployment),
-		Message: fmt.Sprintf("it writes what mig-manager and the device plugin read into the namespace %s, which does not exist: nodes of GPUPool %s do not find it", namespace, pool.Name()),
-		Fix:     "install the GPU Operator there, or name its namespace in place of NAMESPACE", Command: e.controller.upgrade("gpu.operator.namespace=NAMESPACE")})
+	f.Message = fmt.Sprintf("it writes what mig-manager and the device plugin read into the namespace %s, which does not exist: nodes of the GPUPools %s do not find it", namespace, names)
+	f.Fix, f.Command = "install the GPU Operator there, or name its namespace in place of NAMESPACE", e.controller.upgrade("gpu.operator.namespace=NAMESPACE")
+	e.add(f)
 	return false
 }
 
