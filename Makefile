@@ -26,7 +26,7 @@ RACE         := ./pkg/gpu/... ./pkg/apis/... ./pkg/agent/... ./pkg/sim/node/... 
 # Suites that use envtest wait longer than its 20 s on a busy machine.
 TEST_ENV     := KUBEBUILDER_ASSETS=$(ASSETS) KPGPU_REQUIRE_ASSETS=1 KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=120s
 
-.PHONY: e2e-node real-node kubelet help helm charts images build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
+.PHONY: e2e-node real-node kubelet help rules helm charts images build agent controlplane demo test test-unit test-race e2e bench bench-fleet generate verify lint presubmit clean check-go check-cc
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ $(BIN)/sandbox: go.mod go.sum $(GO_SOURCES) | check-go
 demo: check-go controlplane build ## Play the burst scenario: local GPUs are full, the cloud takes over, and goes back to zero
 	$(BIN)/sandbox run test/scenarios/burst.yaml
 
-test: test-unit test-race ## All tests that need no sandbox run: unit, property, API server suites, race detector
+test: test-unit test-race rules ## All tests that need no sandbox run: unit, property, API server suites, race detector, alerts
 
 test-unit: check-cc controlplane
 	$(TEST_ENV) go test -timeout 20m ./...
@@ -98,6 +98,9 @@ bench: check-go ## Run the benchmarks with their allocations
 bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the openb trace; writes bin/bench/fleet.json and a plot
 	go run ./test/bench/fleet
 
+rules: check-go ## Play the alerts on Prometheus' own code, and parse the queries of the dashboards
+	go -C tools/prometheus test ./...
+
 helm: check-go ## Build Helm from its module into bin/
 	@test -x $(BIN)/helm || go -C tools/helm build -ldflags="-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
 
@@ -113,6 +116,7 @@ generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
 	go generate ./pkg/apis
 	go test ./pkg/apis/internal/reference -update
 	go test ./test/charts -run Generated -update
+	go test ./test/observability -update
 
 verify: generate ## Check that generated files, formatting and vet are clean
 	@test -z "$$(gofmt -l cmd pkg test tools)" || { echo "gofmt needed:"; gofmt -l cmd pkg test tools; exit 1; }

@@ -37,7 +37,7 @@ var (
 	}, metrics.Pool, state)
 	// gpuLimitGauge is spec.limits.gpus; there is no series without a limit.
 	gpuLimitGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "gpus_limit",
-		Help: "spec.limits.gpus of a pool; absent where there is no limit.",
+		Help: "Limit of the GPUs of a pool, spec.limits.gpus; absent where there is none.",
 	}, metrics.Pool)
 	// nodesGauge is status.nodes as a metric.
 	nodesGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "nodes",
@@ -49,7 +49,7 @@ var (
 	}, metrics.Pool)
 	// priceLimitGauge is spec.limits.pricePerHour; there is no series without a limit.
 	priceLimitGauge = metrics.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: "price_limit_dollars_per_hour",
-		Help: "spec.limits.pricePerHour of a pool; absent where there is no limit.",
+		Help: "Limit of the price of a pool, spec.limits.pricePerHour; absent where there is none.",
 	}, metrics.Pool)
 )
 
