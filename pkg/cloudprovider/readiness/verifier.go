@@ -66,7 +66,7 @@ func (v *Verifier) Verify(s Subject) Verdict {
 	}
 	verdict := hardware(s, e)
 	if VerifiedThisBoot(s.Node) {
-		return settle(s, verdict)
+		return settle(s, e, verdict)
 	}
 	if verdict.State != StateVerified {
 		return verdict
@@ -88,12 +88,10 @@ func (v *Verifier) Hardware(s Subject) Verdict {
 
 // settle decides about a node that was verified in this boot. What only says that nothing
 // is known now leaves it at work.
-func settle(s Subject, verdict Verdict) Verdict {
+func settle(s Subject, e expected, verdict Verdict) Verdict {
 	switch verdict.State {
 	case StateFaulty:
-		if n, ok := faultyPartitions(s.Node); ok && n <= int(s.Pool.GPUPool.Spec.Health.GetMaxFencedPartitions()) {
-			return Verdict{State: StateDegraded, Reason: ReasonPartitionsFaulty, Message: verdict.Message}
-		}
+		return confine(s, e, verdict)
 	case StatePending:
 		if silent[verdict.Reason] {
 			return Verdict{State: StateVerified, Reason: verdict.Reason, Message: verdict.Message}
@@ -101,6 +99,22 @@ func settle(s Subject, verdict Verdict) Verdict {
 		verdict.State = StateFaulty
 	}
 	return verdict
+}
+
+// confine leaves a node at work whose faults are those of few enough partitions, all of which
+// the scheduler no longer hands out. Nothing fences one partition but the device plugin, by
+// taking it out of allocatable: where it does not, because its health checks are off, do not
+// know the fault or have forgotten it with a restart, the node is fenced as a whole.
+func confine(s Subject, e expected, verdict Verdict) Verdict {
+	n, ok := faultyPartitions(s.Node)
+	if !ok || n > int(s.Pool.GPUPool.Spec.Health.GetMaxFencedPartitions()) {
+		return verdict
+	}
+	if held := e.withdrawn(s.Node); held < int64(n) {
+		verdict.Message = fmt.Sprintf("%s; the device plugin holds back %d of %d partitions at fault", verdict.Message, held, n)
+		return verdict
+	}
+	return Verdict{State: StateDegraded, Reason: ReasonPartitionsFaulty, Message: verdict.Message}
 }
 
 // silent reasons tell of the agent, or of demands that were raised after the node had met
@@ -214,6 +228,18 @@ func (e expected) shortfall(node *corev1.Node) *Verdict {
 		return nil
 	}
 	return &verdict
+}
+
+// withdrawn counts NVIDIA's devices that were bought and that allocatable does not have.
+func (e expected) withdrawn(node *corev1.Node) int64 {
+	var n int64
+	for name, want := range e.resources {
+		if strings.HasPrefix(string(name), nvidiaPrefix) {
+			got := node.Status.Allocatable[name]
+			n += max(0, want.Value()-got.Value())
+		}
+	}
+	return n
 }
 
 // faultyPartitions counts the partitions with a fatal fault of their own; ok is false

@@ -258,6 +258,13 @@ func xid(gpu, gi int) health.ReportFinding {
 	return f
 }
 
+// held takes devices out of allocatable, as a device plugin does with those that are at fault.
+func held(s *readiness.Subject, n int64) {
+	name := corev1.ResourceName("nvidia.com/gpu")
+	have := s.Node.Status.Allocatable[name]
+	s.Node.Status.Allocatable[name] = *resource.NewQuantity(have.Value()-n, resource.DecimalSI)
+}
+
 func TestVerifyNodesAtWork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*readiness.Subject)
@@ -268,17 +275,34 @@ func TestVerifyNodesAtWork(t *testing.T) {
 			report(s.Node, broken(h100s(boot), health.Unhealthy, xid(3, -1)))
 		}, readiness.StateFaulty},
 		"a fault of one partition does not": {func(s *readiness.Subject) {
+			held(s, 1)
 			report(s.Node, broken(h100s(boot), health.Unhealthy, xid(3, 1)))
+		}, readiness.StateDegraded},
+		"a partition that the device plugin offers all the same fences": {func(s *readiness.Subject) {
+			report(s.Node, broken(h100s(boot), health.Unhealthy, xid(3, 1)))
+		}, readiness.StateFaulty},
+		"two partitions of which it holds back one fence": {func(s *readiness.Subject) {
+			held(s, 1)
+			s.Pool.GPUPool.Spec.Health.MaxFencedPartitions = lo.ToPtr[int32](2)
+			report(s.Node, broken(broken(h100s(boot), health.Unhealthy, xid(3, 1)), health.Unhealthy, xid(3, 2)))
+		}, readiness.StateFaulty},
+		"two partitions that it holds back do not where two may be": {func(s *readiness.Subject) {
+			held(s, 2)
+			s.Pool.GPUPool.Spec.Health.MaxFencedPartitions = lo.ToPtr[int32](2)
+			report(s.Node, broken(broken(h100s(boot), health.Unhealthy, xid(3, 1)), health.Unhealthy, xid(3, 2)))
 		}, readiness.StateDegraded},
 		"one partition with two faults is one partition": {func(s *readiness.Subject) {
 			second := xid(3, 1)
 			second.XID = 46
+			held(s, 1)
 			report(s.Node, broken(broken(h100s(boot), health.Unhealthy, xid(3, 1)), health.Unhealthy, second))
 		}, readiness.StateDegraded},
 		"a second partition passes the default allowance": {func(s *readiness.Subject) {
+			held(s, 2)
 			report(s.Node, broken(broken(h100s(boot), health.Unhealthy, xid(3, 1)), health.Unhealthy, xid(4, 1)))
 		}, readiness.StateFaulty},
 		"an allowance of 0 fences at the first": {func(s *readiness.Subject) {
+			held(s, 1)
 			s.Pool.GPUPool.Spec.Health.MaxFencedPartitions = lo.ToPtr[int32](0)
 			report(s.Node, broken(h100s(boot), health.Unhealthy, xid(3, 1)))
 		}, readiness.StateFaulty},

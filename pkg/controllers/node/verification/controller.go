@@ -216,7 +216,13 @@ func (c *Controller) tell(ctx context.Context, before *corev1.Node, s readiness.
 }
 
 func (c *Controller) tellOpened(logger logr.Logger, before *corev1.Node, s readiness.Subject, verdict readiness.Verdict) {
-	if verdict.State != readiness.StateVerified {
+	switch verdict.State {
+	case readiness.StateVerified:
+	case readiness.StateDegraded:
+		logger.Info("opened readiness gate, partitions at fault are held back", "detail", verdict.Message)
+		c.recorder.Publish(DegradedEvent(s.Node, verdict))
+		return
+	default:
 		logger.Info("opened readiness gate without verification")
 		c.recorder.Publish(NotGatedEvent(s.Node, s.Pool, verdict))
 		return
