@@ -20,11 +20,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the outputs in the documentation")
 
+// fixed is the clock of all commands.
+var fixed = clock.NewFakeClock(time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC))
+
 // execute runs the command as main does, from the root of the repository.
 func execute(t *testing.T, stdin string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer
-	cmd := cli.New(cli.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e}, clock.NewFakeClock(time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)))
+	cmd := cli.New(cli.Streams{In: strings.NewReader(stdin), Out: &o, Err: &e}, fixed)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(context.Background())
 	if err != nil && !cli.IsUnmet(err) {

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -66,10 +67,7 @@ func TestDoctorSaysTheSameInColor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var plain, colored bytes.Buffer
-	if err := printer.Doctor(&plain, r, printer.Style{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := printer.Doctor(&colored, r, printer.Colors()); err != nil {
+	if err := errors.Join(printer.Doctor(&plain, r, printer.Style{}), printer.Doctor(&colored, r, printer.Colors())); err != nil {
 		t.Fatal(err)
 	}
 	stripped := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(colored.String(), "")
@@ -77,8 +75,10 @@ func TestDoctorSaysTheSameInColor(t *testing.T) {
 		t.Error("colors change what is said", d)
 	}
 	for _, f := range r.Findings {
-		if !strings.Contains(plain.String(), f.Message) || !strings.Contains(plain.String(), f.Command) || !strings.Contains(plain.String(), f.From) {
-			t.Errorf("%+v is not all in the table", f)
+		for _, said := range []string{f.Message, f.Command, f.From} {
+			if !strings.Contains(plain.String(), said) {
+				t.Errorf("%q is not in the table", said)
+			}
 		}
 	}
 	if r.Errors == 0 || r.Errors+r.Warnings != len(r.Findings) {

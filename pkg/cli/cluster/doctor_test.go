@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -131,32 +132,19 @@ var words = regexp.MustCompile(`'((?:[^']|'\\'')*)'|(\S+)`)
 // parseCommand reads kubectl patch and kubectl label as a shell and kubectl would; ok is false
 // for other commands.
 func parseCommand(text string) (c command, ok bool) {
-	var all []string
-	for _, m := range words.FindAllStringSubmatch(text, -1) {
-		all = append(all, lo.Ternary(m[2] != "", m[2], strings.ReplaceAll(m[1], `'\''`, "'")))
-	}
-	var plain []string
-	for i := 0; i < len(all); i++ {
-		switch name, value, _ := strings.Cut(all[i], "="); {
-		case name == "--type":
-			c.kind = value
-		case all[i] == "--patch" || all[i] == "-p":
-			i++
-			c.patch = all[i]
-		case all[i] == "--namespace" || all[i] == "-n":
-			i++
-			c.namespace = all[i]
-		case !strings.HasPrefix(all[i], "--"):
-			plain = append(plain, all[i])
-		}
-	}
-	if len(plain) < 4 || plain[0] != "kubectl" || plain[1] != "patch" && plain[1] != "label" {
+	all := lo.Map(words.FindAllStringSubmatch(text, -1), func(m []string, _ int) string {
+		return lo.Ternary(m[2] != "", m[2], strings.ReplaceAll(m[1], `'\''`, "'"))
+	})
+	f := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	f.StringVar(&c.kind, "type", "", "")
+	f.StringVarP(&c.patch, "patch", "p", "", "")
+	f.StringVarP(&c.namespace, "namespace", "n", "", "")
+	f.String("subresource", "", "")
+	f.Bool("overwrite", false, "")
+	if f.Parse(all) != nil || f.NArg() < 4 || f.Arg(0) != "kubectl" || f.Arg(1) != "patch" && f.Arg(1) != "label" {
 		return c, false
 	}
-	c.resource, c.name = plain[2], plain[3]
-	if plain[1] == "label" {
-		c.label = plain[4]
-	}
+	c.resource, c.name, c.label = f.Arg(2), f.Arg(3), f.Arg(4)
 	return c, true
 }
 
@@ -374,7 +362,7 @@ var _ = Describe("doctor in a broken cluster", Ordered, func() {
 			"Error MIGLayoutsMissing ClusterPolicy cluster-policy",
 			"Error DevicePluginConfigUnset ClusterPolicy cluster-policy",
 			"Error DevicePluginConfigUnset DaemonSet kube-system/nvidia-device-plugin",
-			"Error LabelNeverMatches Deployment default/misspelt",
+			"Error LabelNeverMatches Deployment default/misspelled",
 			"Error PartitionNeverOffered Job default/partition",
 			"Warning CRDOutdated CustomResourceDefinition gpupools.karpenter-gpu.dev",
 			"Warning CRDStoredVersion CustomResourceDefinition nodeclaims.karpenter.sh",

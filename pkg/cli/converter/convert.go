@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
@@ -95,16 +96,17 @@ type conversion struct {
 
 func (c *conversion) document(ctx context.Context, d manifest.Document) error {
 	gvk := d.Object.GroupVersionKind()
-	switch {
-	case gvk.Group == karpenterGroup && gvk.Kind == "NodePool" && gvk.Version == oldVersion:
+	switch gvk {
+	case schema.GroupVersionKind{Group: karpenterGroup, Version: oldVersion, Kind: "NodePool"}:
 		return c.nodePool(d)
-	case gvk.GroupKind() == catalogprovider.NodeClassGVK.GroupKind() && gvk.Version == oldVersion:
+	case catalogprovider.NodeClassGVK.GroupKind().WithVersion(oldVersion):
 		return c.nodeClass(d)
-	case gvk.Group == tensorFusionGroup && gvk.Kind == "TensorFusionCluster":
+	case schema.GroupVersionKind{Group: tensorFusionGroup, Version: version, Kind: "TensorFusionCluster"}:
 		return c.tensorFusionCluster(ctx, d)
-	case gvk.Group == tensorFusionGroup && gvk.Kind == "GPUPool":
+	case schema.GroupVersionKind{Group: tensorFusionGroup, Version: version, Kind: "GPUPool"}:
 		return c.tensorFusionPool(ctx, d)
-	case gvk.Version != oldVersion && slices.Contains([]string{karpenterGroup, v1alpha1.Group, catalogprovider.Group}, gvk.Group):
+	}
+	if gvk.Version != oldVersion && slices.Contains([]string{karpenterGroup, v1alpha1.Group, catalogprovider.Group}, gvk.Group) {
 		c.result.Objects = append(c.result.Objects, Object{Unstructured: d.Object, From: d.From}) // of this time already
 		return nil
 	}

@@ -179,7 +179,7 @@ func (e *examination) gates() {
 			continue
 		}
 		e.add(Finding{Severity: n.severity, Reason: ReasonFeatureGateOff, Object: title("Deployment", c.Deployment),
-			Message: fmt.Sprintf("the feature gate %s is off: %s (%s)", n.gate, n.message, listed(n.objects, maxFields)), Command: c.turnOn(n.gate)})
+			Message: fmt.Sprintf("the feature gate %s is off: %s (%s)", n.gate, n.message, listed(n.objects)), Command: c.turnOn(n.gate)})
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 const (
 	overlayCRD = "nodeoverlays.karpenter.sh"
 	bufferCRD  = "capacitybuffers.autoscaling.x-k8s.io"
-	// maxFields bounds the fields that a finding lists.
-	maxFields = 5
+	// maxListed bounds what a finding lists.
+	maxListed = 5
 )
 
 // definitions compares the cluster's definitions with those that this program was built
@@ -70,7 +70,7 @@ func (e *examination) outdated(ours, theirs *apiextensionsv1.CustomResourceDefin
 		}
 		if missing := missingFields(v.Schema.OpenAPIV3Schema, have.Schema.OpenAPIV3Schema, ""); len(missing) > 0 {
 			finding.Severity = Warning
-			finding.Message = fmt.Sprintf("its %s is older than the controller: the API server drops %s", v.Name, listed(missing, maxFields))
+			finding.Message = fmt.Sprintf("its %s is older than the controller: the API server drops %s", v.Name, listed(missing))
 			e.add(finding)
 		}
 	}
@@ -95,13 +95,23 @@ func missingFields(ours, theirs *apiextensionsv1.JSONSchemaProps, at string) []s
 		}
 		out = append(out, missingFields(&mine, &have, path)...)
 	}
-	if ours.Items != nil && theirs.Items != nil {
-		out = append(out, missingFields(ours.Items.Schema, theirs.Items.Schema, at+"[]")...)
+	out = append(out, missingFields(items(ours), items(theirs), at+"[]")...)
+	return append(out, missingFields(values(ours), values(theirs), at+"{}")...)
+}
+
+// items and values are what a list and a map hold; nil where a field is neither.
+func items(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	if s.Items == nil {
+		return nil
 	}
-	if ours.AdditionalProperties != nil && theirs.AdditionalProperties != nil {
-		out = append(out, missingFields(ours.AdditionalProperties.Schema, theirs.AdditionalProperties.Schema, at+"{}")...)
+	return s.Items.Schema
+}
+
+func values(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	if s.AdditionalProperties == nil {
+		return nil
 	}
-	return out
+	return s.AdditionalProperties.Schema
 }
 
 // storedVersions tells of versions that the new definition no longer has: an API server
@@ -120,10 +130,10 @@ func (e *examination) storedVersions(ours, theirs *apiextensionsv1.CustomResourc
 			quote(encode(nested("status.storedVersions", lo.Ternary(len(kept) > 0, kept, known)))))})
 }
 
-// listed joins up to n texts and counts the rest.
-func listed(all []string, n int) string {
-	if len(all) <= n {
+// listed joins up to maxListed texts and counts the rest.
+func listed(all []string) string {
+	if len(all) <= maxListed {
 		return strings.Join(all, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:n], ", "), len(all)-n)
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), len(all)-maxListed)
 }

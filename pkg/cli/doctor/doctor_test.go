@@ -139,7 +139,7 @@ func TestOneFaultInGoodManifests(t *testing.T) {
 			`kubectl patch clusterpolicies.nvidia.com cluster-policy --type=json --patch '[{"op":"add","path":"/spec/daemonsets/tolerations/-","value":{"effect":"NoSchedule","key":"readiness.karpenter-gpu.dev/unverified","operator":"Exists"}}]'`}}},
 		"an agent that does not tolerate the taint": {"      tolerations:\n        - operator: Exists\n", "      tolerations:\n        - {key: nvidia.com/gpu, operator: Exists}\n", []finding{{"Warning TaintNotTolerated DaemonSet karpenter/gpu-agent",
 			"nodes need it (GPU agent)", `kubectl -n karpenter patch daemonset gpu-agent --type=json -p '[{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"readiness.karpenter-gpu.dev/unverified","operator":"Exists","effect":"NoSchedule"}}]'`}}},
-		"a product that is misspelt in an affinity": {"      nodeSelector:\n        nvidia.com/gpu.product: NVIDIA-L4\n",
+		"a product with a typing error in an affinity": {"      nodeSelector:\n        nvidia.com/gpu.product: NVIDIA-L4\n",
 			"      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}, {key: nvidia.com/gpu.product, operator: In, values: [L4]}]}]}}}\n",
 			[]finding{{"Error LabelNeverMatches Deployment default/notebooks", "nearest possible is nvidia.com/gpu.product=NVIDIA-L4",
 				`kubectl patch deployment notebooks --namespace default --type=json --patch '[{"op":"replace","path":"/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/1/values","value":["NVIDIA-L4"]}]'`}}},

@@ -9,9 +9,9 @@ import (
 type Severity string
 
 const (
-	// Error: something that was asked for does not happen.
+	// Error says that something that was asked for does not happen.
 	Error Severity = "Error"
-	// Warning: it happens, and less well, or will stop to.
+	// Warning says that it happens, and less well, or will stop to.
 	Warning Severity = "Warning"
 )
 

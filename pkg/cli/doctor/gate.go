@@ -43,10 +43,10 @@ func (e *examination) tolerations() {
 	for _, b := range order {
 		var follows []string
 		if names := always[b]; len(names) > 0 {
-			follows = append(follows, fmt.Sprintf("no node of %s ever becomes ready, because readiness.enforce is Always", listed(names, maxFields)))
+			follows = append(follows, fmt.Sprintf("no node of %s ever becomes ready, because readiness.enforce is Always", listed(names)))
 		}
 		if names := relaxed[b]; len(names) > 0 {
-			follows = append(follows, fmt.Sprintf("%s does not gate, so that nodes take work before their GPUs are verified", listed(names, maxFields)))
+			follows = append(follows, fmt.Sprintf("%s does not gate, so that nodes take work before their GPUs are verified", listed(names)))
 		}
 		kind := lo.Ternary(b.Namespace == "", "ClusterPolicy "+b.Name, fmt.Sprintf("DaemonSet %s/%s", b.Namespace, b.Name))
 		e.add(Finding{Severity: lo.Ternary(len(always[b]) > 0, Error, Warning), Reason: ReasonTaintNotTolerated, Object: kind,
@@ -135,12 +135,12 @@ func (e *examination) reports(pool *pools.Pool, nodes []*corev1.Node) {
 	}
 	object := "GPUPool " + pool.Name()
 	if len(absent) > 0 {
-		e.add(Finding{Severity: Warning, Reason: ReasonAgentNotOnNode, Object: object, Message: "no GPU agent runs on " + listed(absent, maxFields) + ": its GPUs are not verified and not watched",
+		e.add(Finding{Severity: Warning, Reason: ReasonAgentNotOnNode, Object: object, Message: "no GPU agent runs on " + listed(absent) + ": its GPUs are not verified and not watched",
 			Fix: "let the agent's DaemonSet select the node and tolerate its taints", Command: "kubectl get pods --all-namespaces --output wide --field-selector spec.nodeName=" + absent[0]})
 	}
 	if len(silent) > 0 {
 		e.add(Finding{Severity: Warning, Reason: ReasonAgentSilent, Object: object,
-			Message: fmt.Sprintf("the GPU agent has not reported for more than %s from %s: a GPU that breaks there is not noticed", patience, listed(silent, maxFields)),
+			Message: fmt.Sprintf("the GPU agent has not reported for more than %s from %s: a GPU that breaks there is not noticed", patience, listed(silent)),
 			Fix:     "look at the agent's log on that node", Command: "kubectl get pods --all-namespaces --output wide --field-selector spec.nodeName=" + silent[0]})
 	}
 }

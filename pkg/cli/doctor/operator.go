@@ -97,7 +97,7 @@ func (e *examination) layouts(policy *unstructured.Unstructured, pool *pools.Poo
 	}
 	e.add(Finding{Severity: Error, Reason: ReasonMIGLayoutsMissing, Object: title("ClusterPolicy", policy),
 		Message: fmt.Sprintf("spec.migManager.config.name is %q, where mig-manager does not find %s of GPUPool %s: nodes that are launched with them are never partitioned",
-			name, listed(missing, maxFields), pool.Name()),
+			name, listed(missing), pool.Name()),
 		Command: merge(clusterPolicy, policy, nested("spec.migManager.config", map[string]any{"name": nodeconfig.LayoutsName, "default": "all-disabled"}))})
 }
 

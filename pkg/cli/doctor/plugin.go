@@ -79,19 +79,25 @@ func (e *examination) configMaps() {
 	if len(readers) == 0 || !e.operatorNamespaceFits(readers) {
 		return
 	}
-	namespace := e.controller.operatorNamespace()
 	for _, pool := range readers {
-		if pool.MIG != nil && e.reads("spec.migManager.config.name", nodeconfig.LayoutsName) {
-			have := layoutsIn(e.configMap(namespace, nodeconfig.LayoutsName))
-			e.unpublished(ReasonMIGLayoutsMissing, namespace, nodeconfig.LayoutsName, pool, lo.Without(layoutNames(pool), have...))
+		e.published(pool)
+	}
+}
+
+// published looks whether what a pool needs is in the controller's ConfigMaps, where the
+// operator reads them.
+func (e *examination) published(pool *pools.Pool) {
+	namespace := e.controller.operatorNamespace()
+	if pool.MIG != nil && e.reads("spec.migManager.config.name", nodeconfig.LayoutsName) {
+		have := layoutsIn(e.configMap(namespace, nodeconfig.LayoutsName))
+		e.unpublished(ReasonMIGLayoutsMissing, namespace, nodeconfig.LayoutsName, pool, lo.Without(layoutNames(pool), have...))
+	}
+	if pool.Sharing.Enabled() && e.reads("spec.devicePlugin.config.name", nodeconfig.PluginName) {
+		var have []string
+		if cm := e.configMap(namespace, nodeconfig.PluginName); cm != nil {
+			have = slices.Collect(maps.Keys(cm.Data))
 		}
-		if pool.Sharing.Enabled() && e.reads("spec.devicePlugin.config.name", nodeconfig.PluginName) {
-			var have []string
-			if cm := e.configMap(namespace, nodeconfig.PluginName); cm != nil {
-				have = slices.Collect(maps.Keys(cm.Data))
-			}
-			e.unpublished(ReasonDevicePluginConfigMissing, namespace, nodeconfig.PluginName, pool, lo.Without([]string{pool.Sharing.ConfigName()}, have...))
-		}
+		e.unpublished(ReasonDevicePluginConfigMissing, namespace, nodeconfig.PluginName, pool, lo.Without([]string{pool.Sharing.ConfigName()}, have...))
 	}
 }
 
@@ -108,7 +114,7 @@ func (e *examination) reads(path, value string) bool {
 // operatorNamespaceFits looks whether the controller writes to where the operator reads.
 func (e *examination) operatorNamespaceFits(readers []*pools.Pool) bool {
 	namespace := e.controller.operatorNamespace()
-	names := listed(lo.Map(readers, func(p *pools.Pool, _ int) string { return p.Name() }), maxFields)
+	names := listed(lo.Map(readers, func(p *pools.Pool, _ int) string { return p.Name() }))
 	f := Finding{Severity: Error, Reason: ReasonOperatorNamespaceDiffers, Object: title("Deployment", e.controller.Deployment)}
 	for _, policy := range e.ClusterPolicies {
 		if at := e.operatorNamespaceOf(policy); at != namespace {
@@ -133,7 +139,7 @@ func (e *examination) unpublished(reason Reason, namespace, name string, pool *p
 		return
 	}
 	e.add(Finding{Severity: Error, Reason: reason, Object: fmt.Sprintf("ConfigMap %s/%s", namespace, name),
-		Message: fmt.Sprintf("the controller has not written %s of GPUPool %s into it, so that nodes that ask for it offer no GPU", listed(missing, maxFields), pool.Name()),
+		Message: fmt.Sprintf("the controller has not written %s of GPUPool %s into it, so that nodes that ask for it offer no GPU", listed(missing), pool.Name()),
 		Fix:     "let the controller write it; the event ConfigurationNotPublished of the pool says what stands in the way",
 		Command: e.controller.upgrade("gpu.operator.writeConfigMaps=true")})
 }

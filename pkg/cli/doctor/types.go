@@ -50,7 +50,7 @@ func (e *examination) poolTypes(np *karpv1.NodePool, pool *pools.Pool, left []*c
 	switch {
 	case len(shapes) > 0 && len(excluded) == len(shapes):
 		e.add(Finding{Severity: Error, Reason: ReasonPartitioningUnsupported, Object: title("NodePool", np),
-			Message: fmt.Sprintf("no instance type that it allows can be divided as GPUPool %s asks: %s", pool.Name(), listed(excluded, maxFields)),
+			Message: fmt.Sprintf("no instance type that it allows can be divided as GPUPool %s asks: %s", pool.Name(), listed(excluded)),
 			Fix:     "allow other types in spec.template.spec.requirements, or change spec.partitioning of the pool", Command: "kubectl edit gpupool " + pool.Name()})
 	case len(left) == 0:
 		e.noTypes(np, e.offered[np.Name], reqs)

@@ -2,6 +2,7 @@ package overview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,33 +134,28 @@ func told(node *corev1.Node) (reason, message string) {
 
 // resourcesOf sums up NVIDIA's resources over nodes, and what pods hold of them.
 func resourcesOf(nodes []*corev1.Node, pods []*corev1.Pod) []Resource {
-	byName, on := map[string]*Resource{}, map[string]bool{}
-	of := func(name corev1.ResourceName) *Resource {
-		if byName[string(name)] == nil {
-			byName[string(name)] = &Resource{Name: string(name)}
-		}
-		return byName[string(name)]
-	}
+	offered, asked, on := map[string]int64{}, map[string]int64{}, map[string]bool{}
 	for _, n := range nodes {
 		on[n.Name] = true
-		for name, q := range n.Status.Allocatable {
-			if isGPU(name) && !q.IsZero() {
-				of(name).Allocatable += q.Value()
-			}
-		}
+		count(offered, n.Status.Allocatable)
 	}
 	for _, p := range pods {
-		if !on[p.Spec.NodeName] || podutils.IsTerminal(p) {
-			continue
-		}
-		for name, q := range resources.RequestsForPods(p) {
-			if isGPU(name) && !q.IsZero() {
-				of(name).Requested += q.Value()
-			}
+		if on[p.Spec.NodeName] && !podutils.IsTerminal(p) {
+			count(asked, resources.RequestsForPods(p))
 		}
 	}
-	out := lo.Map(slices.Sorted(slices.Values(lo.Keys(byName))), func(name string, _ int) Resource { return *byName[name] })
-	return out
+	return lo.Map(slices.Sorted(maps.Keys(lo.Assign(offered, asked))), func(name string, _ int) Resource {
+		return Resource{Name: name, Allocatable: offered[name], Requested: asked[name]}
+	})
+}
+
+// count adds NVIDIA's resources to sums by name.
+func count(sums map[string]int64, list corev1.ResourceList) {
+	for name, q := range list {
+		if isGPU(name) && !q.IsZero() {
+			sums[string(name)] += q.Value()
+		}
+	}
 }
 
 func isGPU(name corev1.ResourceName) bool { return strings.HasPrefix(string(name), "nvidia.com/") }
