@@ -108,11 +108,20 @@ func Read(log io.Reader, grants []Grant) (Usage, error) {
 			continue
 		}
 		for _, g := range grants {
-			if g.allows(c) {
+			if g.allows(c) || c.creates() && g.allows(c.as("create")) {
 				used[g.String()] = true
 			}
 		}
 	}
+}
+
+// creates reports whether a patch made its object, as server-side apply does: the API server then
+// asks for the right to create as well, and tells of the patch alone.
+func (c call) creates() bool { return c.Verb == "patch" && c.Response.Code == http.StatusCreated }
+
+func (c call) as(verb string) call {
+	c.Verb = verb
+	return c
 }
 
 // denial adds the reason where it is not RBAC's, which says no more than the call itself.

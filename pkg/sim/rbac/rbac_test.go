@@ -108,6 +108,29 @@ const (
 	denied  = `,"responseStatus":{"code":403,"message":"no"},"annotations":{"authorization.k8s.io/decision":"forbid"}`
 )
 
+func TestAPatchThatMakesAnObjectUsesTheRightToCreate(t *testing.T) {
+	grants := []Grant{
+		{Account: Controller, Verb: "patch", Resource: "podtemplates"}, {Account: Controller, Verb: "create", Resource: "podtemplates"},
+		{Account: Controller, Verb: "create", Resource: "pods"},
+	}
+	made := `,"responseStatus":{"code":201},"annotations":{"authorization.k8s.io/decision":"allow"}`
+	for name, tc := range map[string]struct {
+		more string
+		want []string
+	}{
+		"made":    {made, []string{"karpenter: create podtemplates", "karpenter: patch podtemplates"}},
+		"changed": {allowed, []string{"karpenter: patch podtemplates"}},
+	} {
+		got, err := Read(strings.NewReader(entry("karpenter", "patch", `"resource":"podtemplates","namespace":"a","name":"b"`, tc.more)), grants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, got.Used); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestLogTellsWhatWasUsedAndWhatWasDenied(t *testing.T) {
 	node := `"resource":"nodes","name":"n","apiVersion":"v1"`
 	for name, tc := range map[string]struct {

@@ -74,15 +74,8 @@ func (c *Controller) credit(ctx context.Context, p *v1alpha1.GPUPool, d *demand,
 // each is how many units of a slot a virtual pod of a buffer is; 0 if it is for something
 // else.
 func (c *Controller) each(ctx context.Context, p *v1alpha1.GPUPool, e *v1alpha1.WarmCapacity, s *slot, b *userBuffer) (int, error) {
-	switch {
-	case e.PodTemplateRef != nil:
-		ref := b.Spec.PodTemplateRef
-		return lo.Ternary(ref != nil && ref.Name == e.PodTemplateRef.Name && b.Namespace == e.PodTemplateRef.Namespace, 1, 0), nil
-	case e.ScalableRef != nil:
-		ref := b.Spec.ScalableRef
-		same := ref != nil && ref.Kind == e.ScalableRef.Kind && ref.Name == e.ScalableRef.Name && b.Namespace == e.ScalableRef.Namespace &&
-			lo.CoalesceOrEmpty(ref.APIGroup, v1alpha1.DefaultScalableAPIGroup) == e.ScalableRef.GetAPIGroup()
-		return lo.Ternary(same, 1, 0), nil
+	if e.PodTemplateRef != nil || e.ScalableRef != nil {
+		return lo.Ternary(sameTemplate(e.PodTemplateRef, b) || sameWorkload(e.ScalableRef, b), 1, 0), nil
 	}
 	found, err := apps.ResolveCapacityBuffer(ctx, c.Client, b.CapacityBuffer)
 	if err != nil {
@@ -97,6 +90,17 @@ func (c *Controller) each(ctx context.Context, p *v1alpha1.GPUPool, e *v1alpha1.
 	spec := found.PodTemplateSpec.Spec.DeepCopy()
 	explicit(spec)
 	return times(resources.RequestsForPods(&corev1.Pod{Spec: s.template.Spec}), withPods(resources.RequestsForPods(&corev1.Pod{Spec: *spec}))), nil
+}
+
+func sameTemplate(ref *v1alpha1.PodTemplateReference, b *userBuffer) bool {
+	own := b.Spec.PodTemplateRef
+	return ref != nil && own != nil && own.Name == ref.Name && b.Namespace == ref.Namespace
+}
+
+func sameWorkload(ref *v1alpha1.ScalableReference, b *userBuffer) bool {
+	own := b.Spec.ScalableRef
+	return ref != nil && own != nil && own.Kind == ref.Kind && own.Name == ref.Name && b.Namespace == ref.Namespace &&
+		lo.CoalesceOrEmpty(own.APIGroup, v1alpha1.DefaultScalableAPIGroup) == ref.GetAPIGroup()
 }
 
 // withPods lifts the one pod that every list of requests counts: what is compared is the
