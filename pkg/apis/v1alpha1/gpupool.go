@@ -86,9 +86,10 @@ type GPUPoolSpec struct {
 // Reclaim says how soon empty nodes go.
 type Reclaim struct {
 	// emptyAfter is how long a node may hold nothing but DaemonSet pods before it is
-	// removed, from 0s to 24h, written with h, m and s. Nodes that hold warm capacity
-	// stay; do-not-disrupt and the NodePool's disruption budgets are respected. Unset:
-	// empty nodes wait for Karpenter's own consolidation.
+	// removed, from 0s to 24h, written with h, m and s. For empty nodes it takes the place
+	// of the NodePool's consolidateAfter. Nodes that hold warm capacity stay;
+	// do-not-disrupt and the NodePool's disruption budgets for the reason Empty are
+	// respected. Unset: empty nodes wait for Karpenter's own consolidation.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s)){1,3}$') && duration(self) <= duration('24h')",message="emptyAfter must be a duration from 0s to 24h written with h, m and s, such as 30s; remove it to leave empty nodes to Karpenter's consolidation"
