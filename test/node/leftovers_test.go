@@ -1,3 +1,5 @@
+//go:build linux
+
 package node_test
 
 import (
@@ -67,35 +69,44 @@ func look() (list []string, err error) {
 		list = append(list, "control group "+g)
 	}
 	for kind, dir := range map[string]string{"interface": "/sys/class/net", "network namespace": "/run/netns"} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		for _, e := range entries {
-			list = append(list, kind+" "+e.Name())
+		names, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is good
+		for _, name := range names {
+			list = append(list, kind+" "+filepath.Base(name))
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := column("/proc/self/mountinfo", 4)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range strings.Split(string(mounts), "\n") {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			list = append(list, "mount "+fields[4])
-		}
+	for _, path := range mounts {
+		list = append(list, "mount "+path)
 	}
-	sockets, err := os.ReadFile("/proc/net/unix")
+	sockets, err := column("/proc/net/unix", 7)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range strings.Split(string(sockets), "\n") {
-		if fields := strings.Fields(line); len(fields) > 7 && (strings.Contains(fields[7], "kgnode-") || strings.Contains(fields[7], "containerd")) {
-			list = append(list, "socket "+fields[7])
+	for _, path := range sockets {
+		if strings.Contains(path, "kgnode-") || strings.Contains(path, "containerd") {
+			list = append(list, "socket "+path)
 		}
 	}
 	list = append(list, programs()...)
 	slices.Sort(list)
 	return slices.Compact(list), nil
+}
+
+// column reads one field of the lines of a file that have it.
+func column(file string, n int) (fields []string, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		if all := strings.Fields(line); len(all) > n {
+			fields = append(fields, all[n])
+		}
+	}
+	return fields, nil
 }
 
 // programs lists the processes of machines.
@@ -142,7 +153,7 @@ func leftovers(t *testing.T) []string {
 }
 
 // startParent starts this binary as the parent of a machine and returns when that is on.
-func startParent(t *testing.T) (parent *exec.Cmd, supervisor string) {
+func startParent(t *testing.T) (parent *exec.Cmd, supervisor int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kgnode-")
 	if err != nil {
@@ -164,10 +175,39 @@ func startParent(t *testing.T) (parent *exec.Cmd, supervisor string) {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		_, err = fmt.Sscanf(line, "on %d", &supervisor)
+	}
 	if err != nil {
 		t.Fatalf("the parent says %q, %v, %v", line, err, cmd.Wait())
 	}
-	return cmd, strings.TrimSpace(strings.TrimPrefix(line, "on "))
+	return cmd, supervisor
+}
+
+// ends are the ways in which a machine's parent may go.
+var ends = map[string]func(t *testing.T, parent *exec.Cmd, supervisor int){
+	"after an interrupt": func(t *testing.T, parent *exec.Cmd, _ int) {
+		send(t, parent.Process.Pid, syscall.SIGINT)
+		if err := parent.Wait(); err != nil {
+			t.Errorf("the parent ended with %v", err)
+		}
+	},
+	"when the parent is killed": func(t *testing.T, parent *exec.Cmd, _ int) {
+		send(t, parent.Process.Pid, syscall.SIGKILL)
+		_ = parent.Wait() // it was killed
+	},
+	"when the supervisor is killed": func(t *testing.T, parent *exec.Cmd, supervisor int) {
+		send(t, supervisor, syscall.SIGKILL)
+		send(t, parent.Process.Pid, syscall.SIGINT)
+		_ = parent.Wait() // it may complain
+	},
+}
+
+func send(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestNothingIsLeft(t *testing.T) {
@@ -175,35 +215,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if left := leftovers(t); len(left) > 0 {
 		t.Fatalf("before the test: %v", left)
 	}
-	for name, end := range map[string]func(t *testing.T, parent *exec.Cmd, supervisor string){
-		"after an interrupt": func(t *testing.T, parent *exec.Cmd, _ string) {
-			if err := parent.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
-			if err := parent.Wait(); err != nil {
-				t.Errorf("the parent ended with %v", err)
-			}
-		},
-		"when the parent is killed": func(t *testing.T, parent *exec.Cmd, _ string) {
-			if err := parent.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = parent.Wait() // it was killed
-		},
-		"when the supervisor is killed": func(t *testing.T, parent *exec.Cmd, supervisor string) {
-			var pid int
-			if _, err := fmt.Sscan(supervisor, &pid); err != nil {
-				t.Fatal(err)
-			}
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			if err := parent.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
-			_ = parent.Wait() // it may complain
-		},
-	} {
+	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			parent, supervisor := startParent(t)
 			if now, err := look(); err != nil || len(now) < len(before)+3 {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package node_test
 
 import (
@@ -110,14 +112,7 @@ func (w *world) hasItsGPU(t *testing.T) {
 
 // testToken uses the token that the kubelet has mounted into the agent's own container.
 func (w *world) testToken(t *testing.T) {
-	p, err := w.agentProcess(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", p.PID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := w.agentToken(t)
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}}
 	if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -127,23 +122,43 @@ func (w *world) testToken(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	agent := kubernetes.NewForConfigOrDie(w.plane.TokenConfig(string(token))).CoreV1().Nodes()
+	agent := kubernetes.NewForConfigOrDie(w.plane.TokenConfig(token)).CoreV1().Nodes()
 	own := w.machine.Name()
+	patch := func(node, text string) error {
+		_, err := agent.Patch(t.Context(), node, types.MergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	if err := patch(own, `{"metadata":{"annotations":{"karpenter-gpu.dev/report":"x"}}}`); err != nil {
+		t.Errorf("its own report: %v", err)
+	}
 	for _, tc := range []struct{ node, patch, want string }{
-		{own, `{"metadata":{"annotations":{"karpenter-gpu.dev/report":"x"}}}`, ""},
 		{"another", `{"metadata":{"annotations":{"karpenter-gpu.dev/report":"x"}}}`, "the GPU agent of node " + own + " may change its own node only, not another"},
 		{own, `{"spec":{"unschedulable":true}}`, "the GPU agent may not change the spec of a node, taints and cordons included"},
 		{own, `{"metadata":{"labels":{"a":"b"}}}`, "the GPU agent may not change labels, finalizers or other metadata of a node"},
 	} {
-		_, err := agent.Patch(t.Context(), tc.node, types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+		if err := patch(tc.node, tc.patch); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("patching %s with %s: got %v, want %q", tc.node, tc.patch, err, tc.want)
 		}
 	}
-	reviewed, err := w.kube.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(token)}}, metav1.CreateOptions{})
-	if err != nil || reviewed.Status.User.Username != "system:serviceaccount:karpenter:gpu-agent" {
-		t.Errorf("the token is %v's, %v", reviewed.Status.User, err)
+}
+
+// agentToken reads the token in the agent's container, and has the API server say whose it is.
+func (w *world) agentToken(t *testing.T) string {
+	t.Helper()
+	p, err := w.agentProcess(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", p.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(token)}}
+	review, err = w.kube.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil || review.Status.User.Username != "system:serviceaccount:karpenter:gpu-agent" {
+		t.Fatalf("the token is %v's, %v", review.Status.User, err)
+	}
+	return string(token)
 }
 
 // testAgentKilled ends the agent a few times, at moments that differ, and looks whether it comes

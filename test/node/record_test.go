@@ -1,3 +1,5 @@
+//go:build linux
+
 package node_test
 
 import (
@@ -142,15 +144,7 @@ func (r *record) check(t *testing.T, entries []deviceplugin.Entry) {
 	if len(r.starts) == 0 {
 		t.Error("the record shows no container with GPUs: it proves nothing")
 	}
-	var first time.Time
-	for _, boots := range r.boots {
-		for _, b := range boots {
-			if first.IsZero() || !b.openedAt.IsZero() && b.openedAt.Before(first) {
-				first = b.openedAt
-			}
-		}
-	}
-	allocated := 0
+	first, allocated := r.firstOpened(), 0
 	for _, e := range entries {
 		if e.Event != deviceplugin.Allocated {
 			continue
@@ -165,6 +159,18 @@ func (r *record) check(t *testing.T, entries []deviceplugin.Entry) {
 		t.Error("the kubelet has asked the device plugin for nothing")
 	}
 	t.Logf("record: %d containers with GPUs started, %d allocations, none before verification", len(r.starts), allocated)
+}
+
+// firstOpened is when a node was seen open for the first time. The lock is held.
+func (r *record) firstOpened() (first time.Time) {
+	for _, boots := range r.boots {
+		for _, b := range boots {
+			if first.IsZero() || !b.openedAt.IsZero() && b.openedAt.Before(first) {
+				first = b.openedAt
+			}
+		}
+	}
+	return first
 }
 
 func TestRecord(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package node_test shows the agent and the gate on a real node: a real kubelet and containerd,
 // the agent's own chart, and the device-plugin protocol. See docs/development/real-node.md.
 //

@@ -1,3 +1,5 @@
+//go:build linux
+
 package node_test
 
 import (
@@ -98,7 +100,7 @@ func (w *world) stop(t *testing.T) {
 		errs = append(errs, w.machine.Stop(ctx))
 	}
 	if w.Stack != nil {
-		errs = append(errs, w.Stack.Stop(ctx))
+		errs = append(errs, w.Stack.Stop(ctx)) //nolint:staticcheck // the sandbox's, not ours
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)

@@ -40,12 +40,7 @@ func Check() error {
 	if !capable(capSysAdmin) {
 		return &MissingError{"the capability CAP_SYS_ADMIN", "run it outside a container, or in a privileged one"}
 	}
-	var errs []error
-	for _, p := range programs {
-		if _, err := exec.LookPath(p.name); err != nil {
-			errs = append(errs, &MissingError{"the program " + p.name, "install it, on Debian with `apt-get install " + p.pack + "`"})
-		}
-	}
+	errs := []error{checkPrograms()}
 	if _, err := cniDir(); err != nil {
 		errs = append(errs, err)
 	}
@@ -55,6 +50,16 @@ func Check() error {
 		}
 	}
 	return errors.Join(append(errs, checkOverlay())...)
+}
+
+func checkPrograms() error {
+	var errs []error
+	for _, p := range programs {
+		if _, err := exec.LookPath(p.name); err != nil {
+			errs = append(errs, &MissingError{"the program " + p.name, "install it, on Debian with `apt-get install " + p.pack + "`"})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkOverlay loads the module where it is not built in.

@@ -123,14 +123,14 @@ func (m *Machine) prepareDir() (err error) {
 		m.undo.Add(func(context.Context) error { return os.RemoveAll(m.opts.Dir) })
 	}
 	if m.opts.Dir, err = filepath.Abs(m.opts.Dir); err != nil {
-		return fmt.Errorf("Dir: resolving it, %w", err)
+		return fmt.Errorf("resolving the machine's directory, %w", err)
 	}
 	m.spec = guest.Spec{
 		Dir: m.opts.Dir, Programs: map[string]string{"guest": m.opts.Guest, "kubelet": m.opts.Kubelet},
 		Forward: map[string]string{net.JoinHostPort(serviceAddress, "443"): inMachine("api.sock")},
 	}
 	if socket := m.path(guest.ControlSocket); len(socket) > maxSocketPath {
-		return fmt.Errorf("Dir: %s is too long for sockets below it, by %d bytes: choose a shorter one", m.opts.Dir, len(socket)-maxSocketPath)
+		return fmt.Errorf("the machine's directory %s is too long for sockets below it, by %d bytes: choose a shorter one", m.opts.Dir, len(socket)-maxSocketPath)
 	}
 	for _, path := range m.spec.Programs {
 		if _, err := os.Stat(path); err != nil {
@@ -139,7 +139,7 @@ func (m *Machine) prepareDir() (err error) {
 	}
 	for _, dir := range []string{m.path("logs"), m.path("images"), m.path("config/cni"), m.path("gpu"), m.path("plugin"), filepath.Join(m.opts.Dir, "root")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers of other users read it
-			return fmt.Errorf("Dir: %w", err)
+			return fmt.Errorf("making the machine's directory, %w", err)
 		}
 	}
 	return m.formatDisk()

@@ -74,16 +74,16 @@ func hostHierarchies() ([]Hierarchy, error) {
 func makeCgroup(hierarchies []Hierarchy, name string) error {
 	for _, h := range hierarchies {
 		if h.Version == 2 {
-			enable(h.Mount) // whatever the host lets machines have
+			enable(h.Mount, "cpu", "memory", "pids") // which systemd has enabled already
 		}
 		dir := filepath.Join(h.Mount, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel's own groups
 			return fmt.Errorf("creating the machine's control group, %w", err)
 		}
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			// A new group of version 1 has no processors, and no process may enter it.
 			if data, err := os.ReadFile(filepath.Join(h.Mount, file)); err == nil && h.Version == 1 {
-				if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil { //nolint:gosec // below the mounts of cgroups
 					return fmt.Errorf("giving the machine its processors, %w", err)
 				}
 			}
@@ -92,16 +92,34 @@ func makeCgroup(hierarchies []Hierarchy, name string) error {
 	return nil
 }
 
-// enable passes the controllers of a group of version 2 on to those below it. One that cannot
-// be is not demanded here: the kubelet tells what it misses.
-func enable(dir string) {
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	if err != nil {
-		return
+// enable passes controllers of a group of version 2 on to those below it, all that it has where
+// none are named. One that cannot be is not demanded here: the kubelet tells what it misses.
+func enable(dir string, controllers ...string) {
+	if len(controllers) == 0 {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+		if err != nil {
+			return
+		}
+		controllers = strings.Fields(string(data))
 	}
-	for _, controller := range strings.Fields(string(data)) {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
+	for _, controller := range controllers {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o600) //nolint:gosec // below the mounts of cgroups
 	}
+}
+
+// awaitEmpty waits until no process is in a group itself: those of others show as 0.
+func awaitEmpty(clk clock.Clock, dir string) error {
+	for range sweepRounds {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			return fmt.Errorf("looking for processes in a control group, %w", err)
+		}
+		if len(data) == 0 {
+			return nil
+		}
+		clk.Sleep(sweepPause)
+	}
+	return fmt.Errorf("waiting until the control group %s has no process of its own, it still has", dir)
 }
 
 // enterCgroup moves a process and all its threads.

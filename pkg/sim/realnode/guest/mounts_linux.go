@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 )
 
 // software are the directories of the host that a machine has too, read-only.
@@ -61,7 +62,7 @@ func (t *tree) bind(source, name string, writable bool) {
 	if err == nil && !info.IsDir() {
 		err = os.WriteFile(t.path(name), nil, 0o600) // #nosec G703 -- below the machine's root
 	} else if err == nil {
-		err = os.MkdirAll(t.path(name), 0o755)
+		err = os.MkdirAll(t.path(name), 0o755) //nolint:gosec // a mount point that all may pass
 	}
 	if err == nil {
 		err = unix.Mount(source, t.path(name), "", unix.MS_BIND|unix.MS_REC, "")
@@ -76,7 +77,7 @@ func (t *tree) bind(source, name string, writable bool) {
 
 // buildRoot makes the machine's file system and enters it: software of the host read-only, a
 // disk of its own under /var, and everything that a boot makes in memory.
-func buildRoot(spec Spec) error {
+func buildRoot(clk clock.Clock, spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting mounts from the host's, %w", err)
 	}
@@ -102,7 +103,7 @@ func buildRoot(spec Spec) error {
 	}
 	t.mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	t.mount("sysfs", "sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
-	t.cgroups(hierarchies)
+	t.cgroups(clk, hierarchies)
 	t.devices()
 	t.link("/run", "var/run")
 	t.settings(spec)
@@ -145,11 +146,11 @@ func (t *tree) link(target, name string) {
 }
 
 // cgroups mounts each hierarchy as it looks from the machine's group.
-func (t *tree) cgroups(hierarchies []Hierarchy) {
+func (t *tree) cgroups(clk clock.Clock, hierarchies []Hierarchy) {
 	if hierarchies[0].Version == 2 {
 		t.mount("cgroup2", "sys/fs/cgroup", "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		if t.err == nil {
-			t.err = leaveRootGroup(t.path("sys/fs/cgroup"))
+			t.err = leaveRootGroup(clk, t.path("sys/fs/cgroup"))
 		}
 		return
 	}
@@ -166,14 +167,17 @@ func (t *tree) cgroups(hierarchies []Hierarchy) {
 }
 
 // leaveRootGroup moves the machine's processes below its root group: in version 2 only a group
-// without processes passes controllers on.
-func leaveRootGroup(root string) error {
+// without processes passes controllers on. The supervisor is in it for a moment longer.
+func leaveRootGroup(clk clock.Clock, root string) error {
 	own := filepath.Join(root, "init")
-	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the kernel's own groups
 		return fmt.Errorf("making init's control group, %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("0"), 0o600); err != nil {
 		return fmt.Errorf("entering init's control group, %w", err)
+	}
+	if err := awaitEmpty(clk, root); err != nil {
+		return err
 	}
 	enable(root)
 	return nil
@@ -197,7 +201,7 @@ func (t *tree) devices() {
 			t.err = fmt.Errorf("making /dev/%s, %w", d.name, err)
 			return
 		}
-		t.err = os.Chmod(path, 0o666) // the umask took some
+		t.err = os.Chmod(path, 0o666) //nolint:gosec // as everywhere; the umask took some
 	}
 	t.mount("devpts", "dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 	t.mount("shm", "dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")

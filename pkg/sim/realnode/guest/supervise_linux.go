@@ -26,6 +26,8 @@ const (
 	shutdownTime = 5 * time.Second
 )
 
+var errUnasked = errors.New("nobody asked for it")
+
 // Cgroup is the name of the control group of the machine with this supervisor.
 func Cgroup(supervisor int) string { return CgroupPrefix + strconv.Itoa(supervisor) }
 
@@ -49,11 +51,12 @@ func supervise(clk clock.Clock, specFile string) (err error) {
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- machine.Wait() }()
+	ended := make(chan struct{})
+	var exit error
+	go func() { exit = machine.Wait(); close(ended) }()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("the machine's first process ended by itself, %w", err)
+	case <-ended:
+		return fmt.Errorf("the machine's first process ended by itself (%w)", errors.Join(exit, errUnasked))
 	case <-stop:
 	}
 	if err := machine.Process.Signal(syscall.SIGTERM); err != nil {
@@ -106,7 +109,7 @@ type janitor struct {
 
 // startJanitor starts it in a session of its own: nobody who kills our process group kills it.
 func startJanitor() (*janitor, error) {
-	cmd := exec.Command("/proc/self/exe", "sweep", Cgroup(os.Getpid()))
+	cmd := exec.Command("/proc/self/exe", "sweep", Cgroup(os.Getpid())) //nolint:gosec // a number of ours
 	cmd.Args[0] = programName
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -150,7 +153,7 @@ func runInit(clk clock.Clock, specFile string) error {
 	if err != nil {
 		return err
 	}
-	if err := buildRoot(spec); err != nil {
+	if err := buildRoot(clk, spec); err != nil {
 		return err
 	}
 	if err := startNetwork(spec); err != nil {
