@@ -238,7 +238,8 @@ type WarmStatus struct {
 	// unit is what the amounts count: GPUs, Partitions or Pods.
 	// +optional
 	Unit WarmUnit `json:"unit,omitempty"`
-	// wanted is the amount that the entry holds now by its schedule, limits and price.
+	// wanted is the amount that the entry holds now by its schedule and price. A limit of the
+	// pool may hold some of it back.
 	// +optional
 	Wanted int32 `json:"wanted"`
 	// ready is the amount that is verified, holds its images and waits for pods.

@@ -239,7 +239,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 		Named(c.Name()).
 		For(&v1alpha1.GPUPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(byPoolLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.byNodePool), builder.WithPredicates(nodeChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byPoolLabel), builder.WithPredicates(predicate.NewPredicateFuncs(prepull.Is)))
 	if options.FromContext(ctx).FeatureGates.CapacityBuffer {
 		// A workload that grows changes what a percentage of it is.
@@ -278,6 +278,16 @@ func (c *Controller) all(ctx context.Context, _ client.Object) []reconcile.Reque
 		return reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}}, len(p.Spec.Warm) > 0
 	})
 }
+
+// nodeChanged leaves out heartbeats, of which a large pool has one at any moment.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, ok := e.ObjectOld.(*corev1.Node)
+	is, still := e.ObjectNew.(*corev1.Node)
+	if !ok || !still {
+		return true
+	}
+	return isReady(was) != isReady(is) || !equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !equality.Semantic.DeepEqual(was.Status.Images, is.Status.Images)
+}}
 
 func byPoolLabel(_ context.Context, o client.Object) []reconcile.Request {
 	if name := o.GetLabels()[v1alpha1.PoolLabelKey]; name != "" {

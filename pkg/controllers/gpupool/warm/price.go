@@ -27,6 +27,9 @@ func (c *Controller) bound(ctx context.Context, d *demand, members []*karpv1.Nod
 	}
 	budget, short := int64(price), 0
 	for _, s := range d.slots {
+		if s.rendered() == 0 {
+			continue
+		}
 		space, _ := c.Spaces.Of(s.key)
 		held := lo.Map(space.Nodes, func(n provisioning.HeldNode, _ int) warm.Held {
 			return warm.Held{Units: n.Pods, Room: n.Room, Price: int64(n.Price)}
