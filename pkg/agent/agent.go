@@ -228,6 +228,20 @@ func (a *Agent) adopt(ctx context.Context, carried []byte) {
 	a.policy = a.opts.Policy.With(policy)
 }
 
+// due reports whether to write: a turn of the condition at once, any other change not
+// more often than minGap allows, and nothing new with the heartbeat.
+func (a *Agent) due(condition Condition, report []byte) bool {
+	last := a.published
+	if condition.Status != last.condition.Status || condition.Reason != last.condition.Reason {
+		return true
+	}
+	age := a.clock.Since(last.at)
+	if condition.Message != last.condition.Message || !bytes.Equal(report, last.report) {
+		return age >= minGap
+	}
+	return age >= max(minGap, a.heartbeat())
+}
+
 // publish writes what changed, the report first: whoever sees the condition finds
 // the report that belongs to it.
 func (a *Agent) publish(ctx context.Context, report health.Report, v health.Verdict) error {
@@ -236,14 +250,10 @@ func (a *Agent) publish(ctx context.Context, report health.Report, v health.Verd
 		return err
 	}
 	condition := conditionOf(v, a.clock.Now())
-	last := a.published
-	turned := condition.Status != last.condition.Status || condition.Reason != last.condition.Reason
-	changed := turned || condition.Message != last.condition.Message || !bytes.Equal(data, last.report)
-	age := a.clock.Since(last.at)
-	if age < minGap && !turned || !changed && age < a.heartbeat() {
+	if !a.due(condition, data) {
 		return nil
 	}
-	if !bytes.Equal(data, last.report) {
+	if !bytes.Equal(data, a.published.report) {
 		if err := a.publisher.PublishReport(ctx, data); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func NewNodePublisher(config *rest.Config, node string) (*NodePublisher, error) 
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
 	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.ContentConfig.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.Timeout = requestTimeout
 	if config.UserAgent == "" {
 		config.UserAgent = "karpenter-gpu-agent"

@@ -243,7 +243,7 @@ func (p *packing) alternatives(at int, reqs scheduling.Requirements, node planne
 		}
 		offers := lo.Filter(t.launchable(it, reqs, requests), func(o *cloudprovider.Offering, _ int) bool { return o.CapacityType() == tier })
 		if len(offers) > 0 {
-			all = append(all, option{it, cloudprovider.Offerings(offers).Cheapest().Price})
+			all = append(all, option{it, offers.Cheapest().Price})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b option) int {

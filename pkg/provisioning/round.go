@@ -163,7 +163,7 @@ func (r *round) agrees() error {
 		}
 		same := lo.EveryBy(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType) bool { return e.template.overhead[it] == o })
 		want := e.template.load(first, r.requests(e.claim.Pods))
-		if same && !(resources.Fits(want, e.claim.Spec.Resources.Requests) && resources.Fits(e.claim.Spec.Resources.Requests, want)) {
+		if same && (!resources.Fits(want, e.claim.Spec.Resources.Requests) || !resources.Fits(e.claim.Spec.Resources.Requests, want)) {
 			return errDiffers
 		}
 	}

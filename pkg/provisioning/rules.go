@@ -42,7 +42,7 @@ func (r *round) leaveGPUs(e *entry) {
 		return
 	}
 	e.claim.InstanceTypeOptions = plain
-	_, short, err := cloudprovider.InstanceTypes(plain).SatisfiesMinValues(e.claim.Requirements)
+	_, short, err := plain.SatisfiesMinValues(e.claim.Requirements)
 	if err == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func (s *Spaces) Note(spaces map[types.NamespacedName]Space) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := s.rounds == 0 || !reflect.DeepEqual(s.spaces, spaces)
+	changed := s.rounds == 0 || !reflect.DeepEqual(s.spaces, spaces) //nolint:govet // errors compared in depth: one change too many wakes a reader, no more
 	s.rounds++
 	s.spaces, s.nodes = spaces, map[string]bool{}
 	for _, space := range spaces {
@@ -177,9 +177,9 @@ func (r *round) heldNode(n *scheduler.ExistingNode, pods []*corev1.Pod) HeldNode
 	out.NodeClaim = n.NodeClaim.Name
 	units, all := gpuUnits(pods), gpuAmount(n.Allocatable())
 	if all > 0 {
-		charge := r.chargeOfNode(n, r.pools[n.Labels()[v1alpha1.PoolLabelKey]])
-		out.GPUs = float64(charge.gpus) * float64(units) / float64(all)
-		out.Price = share(charge.price, units, unitsInUse(n))
+		whole := r.chargeOfNode(n, r.pools[n.Labels()[v1alpha1.PoolLabelKey]])
+		out.GPUs = float64(whole.gpus) * float64(units) / float64(all)
+		out.Price = share(whole.price, units, unitsInUse(n))
 	}
 	return out
 }

@@ -83,9 +83,9 @@ func (r *round) withinWarmPrices(p *pool, entries []*entry) (kept, refused []*en
 // cannot be kept with them.
 func (r *round) affordable(e *entry, most v1alpha1.Price) {
 	requests := r.requests(e.claim.Pods)
-	types := cloudprovider.InstanceTypes(lo.Filter(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) bool {
+	types := lo.Filter(e.claim.InstanceTypeOptions, func(it *cloudprovider.InstanceType, _ int) bool {
 		return e.template.chargeOf(it, e.claim.Requirements, requests).price <= most
-	}))
+	})
 	if _, _, err := types.SatisfiesMinValues(e.claim.Requirements); err != nil {
 		types = nil
 	}

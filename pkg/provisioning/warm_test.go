@@ -2,6 +2,7 @@ package provisioning_test
 
 import (
 	"context"
+	"errors"
 
 	"github.com/awslabs/operatorpkg/controller"
 	. "github.com/onsi/ginkgo/v2"
@@ -198,8 +199,8 @@ var _ = Describe("Warm entries", func() {
 		round()
 		Expect(space(key)).To(And(HaveField("Launching", 2), HaveField("Waiting", 1)))
 		var refusal provisioning.Refusal
-		Expect(space(key).Why).To(BeAssignableToTypeOf(refusal))
-		Expect(space(key).Why.(provisioning.Refusal).Kind).To(Equal(provisioning.RefusedGPULimit))
+		Expect(errors.As(space(key).Why, &refusal)).To(BeTrue())
+		Expect(refusal.Kind).To(Equal(provisioning.RefusedGPULimit))
 	})
 
 	It("should note nothing while buffers are off", func() {

@@ -63,7 +63,7 @@ func (c *Catalog) Model(key string) (Model, bool) {
 
 // ModelByProduct finds a model by NVML's device name or GFD's spelling of it.
 func (c *Catalog) ModelByProduct(product string) (Model, bool) {
-	want := sanitise(product)
+	want := sanitize(product)
 	for _, m := range c.Models() {
 		if m.GFDProduct() == want {
 			return m, true

@@ -25,7 +25,7 @@ func Labels(s Shape, st State) map[string]string {
 	l := labels{}
 	l.set(labelPrefix+"mig.capable", strconv.FormatBool(s.MIGCapable()))
 	l.set(labelPrefix+"mps.capable", strconv.FormatBool(st.Sharing.covers(wholeGPU) && st.Sharing.Strategy == SharingMPS && !st.MIG.enabled()))
-	l.set(wholeGPU+".machine", sanitise(machine(s)))
+	l.set(wholeGPU+".machine", sanitize(machine(s)))
 	l.set(wholeGPU+".mode", s.Model.Mode)
 	if !s.Model.VGPU && !s.Fractional() {
 		l.set(labelPrefix+"vgpu.present", "false")
@@ -142,7 +142,7 @@ func (l labels) migDevices(s Shape, resource string, d MIGDevices, sharing Shari
 	if sharing.covers(resource) {
 		replicas = sharing.Replicas
 	}
-	l.base(resource, suffixed(product(s), "-MIG-"+sanitise(d.resourceName())), d.Count, replicas, sharing)
+	l.base(resource, suffixed(product(s), "-MIG-"+sanitize(d.resourceName())), d.Count, replicas, sharing)
 	delete(l, resource+".memory")
 	if d.MemoryMiB > 0 {
 		l.number(resource+".memory", d.MemoryMiB)
@@ -198,8 +198,8 @@ func machine(s Shape) string {
 	return ""
 }
 
-// sanitise turns text into a label value as GFD does.
-func sanitise(text string) string {
+// sanitize turns text into a label value as GFD does.
+func sanitize(text string) string {
 	kept := strings.Map(func(r rune) rune {
 		if printable(r) {
 			return r

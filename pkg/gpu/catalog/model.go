@@ -61,4 +61,4 @@ func (m Model) MIGCapable() bool { return m.MIG != "" }
 
 // GFDProduct is the product as GFD writes it into a label, such as
 // "NVIDIA-A100-SXM4-80GB".
-func (m Model) GFDProduct() string { return sanitise(m.Product) }
+func (m Model) GFDProduct() string { return sanitize(m.Product) }

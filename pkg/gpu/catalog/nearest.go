@@ -152,7 +152,7 @@ func closestNumber(possible, wanted []string) (string, bool) {
 func distance(n int64, want []int64) uint64 {
 	best := uint64(1<<64 - 1)
 	for _, w := range want {
-		best = min(best, uint64(max(n, w))-uint64(min(n, w)))
+		best = min(best, uint64(max(n, w))-uint64(min(n, w))) //nolint:gosec // two's complement: the difference is right
 	}
 	return best
 }

@@ -33,8 +33,8 @@ func TestNearest(t *testing.T) {
 		"more memory than any GPU has":           {catalog.Selector{Key: "nvidia.com/gpu.memory", Operator: "Gte", Values: []string{"400000"}}, "nearest possible is nvidia.com/gpu.memory=275040"},
 		"less compute than any GPU has":          {catalog.Selector{Key: "nvidia.com/gpu.compute.major", Operator: "Lt", Values: []string{"7"}}, "nearest possible is nvidia.com/gpu.compute.major=7"},
 		"a possible selector":                    {catalog.Selector{Key: "nvidia.com/gpu.compute.major", Operator: "Gte", Values: []string{"9"}}, ""},
-		"a misspelt key":                         {catalog.Selector{Key: "nvidia.com/gpu.prodcut", Operator: "In", Values: []string{"NVIDIA-T4"}}, "nearest possible is nvidia.com/gpu.product=NVIDIA-T4G"},
-		"a misspelt key that must exist":         {catalog.Selector{Key: "nvidia.com/gpu.familly", Operator: "Exists"}, "nearest possible is the label nvidia.com/gpu.family"},
+		"a misspelled key":                       {catalog.Selector{Key: "nvidia.com/gpu.prodcut", Operator: "In", Values: []string{"NVIDIA-T4"}}, "nearest possible is nvidia.com/gpu.product=NVIDIA-T4G"},
+		"a misspelled key that must exist":       {catalog.Selector{Key: "nvidia.com/gpu.familly", Operator: "Exists"}, "nearest possible is the label nvidia.com/gpu.family"},
 		"a label that every node has":            {catalog.Selector{Key: "nvidia.com/gpu.count", Operator: "DoesNotExist"}, ""},
 		"In without values":                      {catalog.Selector{Key: "nvidia.com/gpu.count", Operator: "In"}, "nearest possible is the label nvidia.com/gpu.count"},
 	} {

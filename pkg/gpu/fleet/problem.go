@@ -115,15 +115,15 @@ type Unplaced struct {
 type Reason string
 
 const (
-	// ReasonNoShape: no allowed shape holds a single pod.
+	// ReasonNoShape means no allowed shape holds a single pod.
 	ReasonNoShape Reason = "NoShape"
-	// ReasonUnusedGPUs: the launch would leave more than Limits.MaxUnusedGPUs.
+	// ReasonUnusedGPUs means the launch would leave more than Limits.MaxUnusedGPUs.
 	ReasonUnusedGPUs Reason = "UnusedGPUs"
-	// ReasonMaxNodes: every shape that holds the pod has reached MaxNodes.
+	// ReasonMaxNodes means every shape that holds the pod has reached MaxNodes.
 	ReasonMaxNodes Reason = "MaxNodes"
-	// ReasonGPULimit: the launch would go over Limits.GPUs.
+	// ReasonGPULimit means the launch would go over Limits.GPUs.
 	ReasonGPULimit Reason = "GPULimit"
-	// ReasonPriceLimit: the launch would go over Limits.PricePerHour.
+	// ReasonPriceLimit means the launch would go over Limits.PricePerHour.
 	ReasonPriceLimit Reason = "PriceLimit"
 )
 

@@ -15,13 +15,13 @@ import (
 type DecodeKind string
 
 const (
-	// TooLarge: more than MaxReportBytes.
+	// TooLarge means more than MaxReportBytes.
 	TooLarge DecodeKind = "TooLarge"
-	// Syntax: not one JSON object of known fields, each at most once.
+	// Syntax means not one JSON object of known fields, each at most once.
 	Syntax DecodeKind = "Syntax"
-	// UnknownVersion: well formed, of a version that this code does not read.
+	// UnknownVersion means well formed, of a version that this code does not read.
 	UnknownVersion DecodeKind = "UnknownVersion"
-	// OutOfBounds: a number, text or list outside its documented bounds.
+	// OutOfBounds means a number, text or list outside its documented bounds.
 	OutOfBounds DecodeKind = "OutOfBounds"
 )
 
@@ -144,10 +144,7 @@ func step(stack []frame, tok json.Token) ([]frame, error) {
 		}
 	}
 	delim, ok := tok.(json.Delim)
-	if !ok {
-		if len(stack) == 0 {
-			return nil, reject(Syntax, "", "a report is an object")
-		}
+	if !ok && len(stack) > 0 {
 		return stack, nil
 	}
 	if len(stack) == 0 && delim != '{' || len(stack) >= maxDepth {

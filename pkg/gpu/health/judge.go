@@ -12,11 +12,11 @@ import (
 type State string
 
 const (
-	// Ready: no fatal fault; the node is what it says it is.
+	// Ready means no fatal fault; the node is what it says it is.
 	Ready State = "Ready"
-	// Starting: not verified yet in this boot, and nothing says that it is broken.
+	// Starting means not verified yet in this boot, and nothing says that it is broken.
 	Starting State = "Starting"
-	// Unhealthy: at least one fatal fault that waiting does not explain.
+	// Unhealthy means at least one fatal fault that waiting does not explain.
 	Unhealthy State = "Unhealthy"
 )
 

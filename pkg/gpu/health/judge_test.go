@@ -318,10 +318,10 @@ func TestXIDMemoryIsBoundedAndKeepsTheWorst(t *testing.T) {
 
 func TestAgentRestartForgetsNothing(t *testing.T) {
 	s := sample(2)
-	v, m := Judge(s, Policy{}, Memory{}, start)
+	_, m := Judge(s, Policy{}, Memory{}, start)
 	s.XIDs = []XIDEvent{xid(48, 1, start)}
 	s.GPUs = s.GPUs[:1]
-	v, m = Judge(s, Policy{}, m, start.Add(time.Minute))
+	v, m := Judge(s, Policy{}, m, start.Add(time.Minute))
 	data, err := Encode(NewReport(s, v, m))
 	if err != nil {
 		t.Fatal(err)

@@ -150,11 +150,11 @@ type XIDEvent struct {
 type Outcome string
 
 const (
-	// Unsupported: the GPU or the library does not have it. Never a fault.
+	// Unsupported means the GPU or the library does not have it. Never a fault.
 	Unsupported Outcome = "Unsupported"
-	// TimedOut: the probe did not answer before its deadline.
+	// TimedOut means the probe did not answer before its deadline.
 	TimedOut Outcome = "TimedOut"
-	// Errored: the probe answered with an error.
+	// Errored means the probe answered with an error.
 	Errored Outcome = "Error"
 )
 

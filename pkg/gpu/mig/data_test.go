@@ -94,7 +94,7 @@ func TestEveryProfileAndPlacement(t *testing.T) {
 						Size  int `yaml:"size"`
 					}{pl.Start, pl.Size})
 				}
-				if want.Engines != nil && len(want.Engines) == 3 {
+				if len(want.Engines) == 3 {
 					want.Engines["enc"] = 0
 				}
 				if d := cmp.Diff(want, got); d != "" {
