@@ -174,12 +174,11 @@ func shut(node *corev1.Node, verdict readiness.Verdict, inForce bool) bool {
 }
 
 func annotate(node *corev1.Node, key, value string) {
-	switch {
-	case value == "":
+	if value == "" {
 		delete(node.Annotations, key)
-	default:
-		node.Annotations = lo.Assign(node.Annotations, map[string]string{key: value})
+		return
 	}
+	node.Annotations = lo.Assign(node.Annotations, map[string]string{key: value})
 }
 
 // hold keeps node repair from a node whose partitions are at fault within the allowance: the

@@ -225,6 +225,20 @@ func (c *Controller) hasEnded(uid types.UID) bool {
 // NodePool lets empty nodes stand. A wanted node is one that the scheduler, which looks at
 // pending pods every few seconds, keeps nominating.
 func (c *Controller) removeUnwanted(ctx context.Context, s readiness.Subject) (removed bool, err error) {
+	if needless, err := c.needless(ctx, s); err != nil || !needless {
+		return false, err
+	}
+	if err := c.delete(ctx, s.Claim); err != nil {
+		return false, err
+	}
+	logger(ctx, s).Info("removing node in trial that no pod wants")
+	c.recorder.Publish(UnwantedEvent(s))
+	unwanted.Inc(map[string]string{poolLabel: s.Pool.Name()})
+	return true, nil
+}
+
+// needless tells whether a node has stood unwanted for long enough, and empty.
+func (c *Controller) needless(ctx context.Context, s readiness.Subject) (bool, error) {
 	id := s.Claim.Status.ProviderID
 	if id == "" || c.demand.IsNodeNominated(id) || c.demand.HasBufferPods(id) {
 		c.want(s.Claim.UID)
@@ -241,16 +255,8 @@ func (c *Controller) removeUnwanted(ctx context.Context, s readiness.Subject) (r
 	if decided, err := c.decided(ctx, since); err != nil || !decided {
 		return false, err
 	}
-	if busy, err := c.busy(ctx, s.Node); err != nil || busy {
-		return false, err
-	}
-	if err := c.delete(ctx, s.Claim); err != nil {
-		return false, err
-	}
-	logger(ctx, s).Info("removing node in trial that no pod wants")
-	c.recorder.Publish(UnwantedEvent(s))
-	unwanted.Inc(map[string]string{poolLabel: s.Pool.Name()})
-	return true, nil
+	busy, err := c.busy(ctx, s.Node)
+	return err == nil && !busy, err
 }
 
 // minPatience outlasts what lies between a launch and the nomination of its node: the
