@@ -41,16 +41,18 @@ const (
 	// it enumerated before.
 	DriverMismatch = "driver-mismatch"
 	// XIDError is an XID error of Code on GPU number 0, in its MIG instance Instance unless that is
-	// 0. It strikes machines that are up when it is injected, and is gone after a reboot.
-	XIDError = "xid"
+	// 0. It strikes machines that are up when it is injected, and is gone after a reboot. The device
+	// plugin takes such an instance out of allocatable, unless PluginBlind turns its health checks off.
+	XIDError    = "xid"
+	PluginBlind = "plugin-blind"
 )
 
 // need says which parameter a kind of fault takes.
 var need = map[string]string{
 	DriverLate: "delay", PluginLate: "delay", LabelsLate: "delay", MIGLate: "delay",
 	PluginPartial: "gpus", GPULost: "gpus", NVMLFewer: "gpus", NVMLLost: "gpus", MIGWrong: "layout", XIDError: "code",
-	DriverMismatch: "",
-	DriverNever:    "", PluginNever: "", LabelsNever: "", MIGFailed: "", MIGStuck: "",
+	DriverMismatch: "", PluginBlind: "",
+	DriverNever: "", PluginNever: "", LabelsNever: "", MIGFailed: "", MIGStuck: "",
 }
 
 // Fault is something that goes wrong with the software or the GPUs of matching nodes.
@@ -152,7 +154,7 @@ type troubles struct {
 	// found is how many GPUs the driver finds, -1 for all; hidden are lost without the plugin's notice.
 	found, hidden int
 	wrongLayout   string
-	xids          []string
+	xids          []XID
 }
 
 func troublesOf(x *Machine, faults []Fault) troubles {
@@ -181,7 +183,7 @@ func (t *troubles) add(f Fault) {
 	case MIGWrong:
 		t.wrongLayout = f.Layout
 	case XIDError:
-		t.xids = append(t.xids, XID{Code: f.Code, Instance: f.Instance}.String())
+		t.xids = append(t.xids, XID{Code: f.Code, Instance: f.Instance})
 	}
 }
 
@@ -190,6 +192,14 @@ type XID struct{ Code, Instance int }
 
 // String is the form in which Facts carry it.
 func (x XID) String() string { return fmt.Sprintf("%d/%d", x.Code, x.Instance) }
+
+func formatXIDs(xids []XID) string {
+	parts := make([]string, len(xids))
+	for i, x := range xids {
+		parts[i] = x.String()
+	}
+	return strings.Join(parts, " ")
+}
 
 // ParseXIDs reads the errors of Facts.
 func ParseXIDs(s string) []XID {

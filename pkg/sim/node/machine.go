@@ -2,7 +2,6 @@ package node
 
 import (
 	"maps"
-	"strings"
 	"sync"
 	"time"
 )
@@ -158,7 +157,7 @@ func (m *Machine) advance(now time.Time, s Settings, faults []Fault, hw Hardware
 	ready := p.partition(driver, hw, v.labels)
 	v.facts = Facts{
 		Driver: true, Layout: m.applied, File: m.from, LostGPUs: t.lost + t.hidden, Found: t.found,
-		Mismatch: t.kinds[DriverMismatch], XIDs: strings.Join(t.xids, " "),
+		Mismatch: t.kinds[DriverMismatch], XIDs: formatXIDs(t.xids),
 	}
 	if ready.IsZero() {
 		v.next = p.next
@@ -173,6 +172,7 @@ func (m *Machine) advance(now time.Time, s Settings, faults []Fault, hw Hardware
 	}
 	if p.reached(p.after(ready, s.Plugin, "plugin", PluginLate, PluginNever)) {
 		v.capacity, v.allocatable = t.registered(resources, hw.GPUs(m.instanceType))
+		t.withhold(v.allocatable, m.instanceType, m.partitioning(s))
 	}
 	v.next = p.next
 	return v

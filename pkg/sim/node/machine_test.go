@@ -124,6 +124,41 @@ func TestFactsOfFaults(t *testing.T) {
 	}
 }
 
+func TestThePluginHoldsBackPartitionsAtFault(t *testing.T) {
+	hit := func(code, instance int) Fault { return Fault{Kind: XIDError, Code: code, Instance: instance} }
+	for name, tc := range map[string]struct {
+		layout, strategy string
+		faults           []Fault
+		want             map[string]int64
+	}{
+		"one of a kind":               {"all-1g.5gb", "mixed", []Fault{hit(95, 3)}, map[string]int64{"nvidia.com/mig-1g.5gb": 55}},
+		"two errors of one partition": {"all-1g.5gb", "mixed", []Fault{hit(95, 3), hit(79, 3)}, map[string]int64{"nvidia.com/mig-1g.5gb": 55}},
+		"two partitions":              {"all-1g.5gb", "mixed", []Fault{hit(95, 3), hit(95, 4)}, map[string]int64{"nvidia.com/mig-1g.5gb": 54}},
+		"the kind that was hit":       {"all-balanced", "mixed", []Fault{hit(95, 1)}, map[string]int64{"nvidia.com/mig-1g.5gb": 16, "nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-3g.20gb": 7}},
+		"under the name of a GPU":     {"all-1g.5gb", "single", []Fault{hit(95, 3)}, map[string]int64{"nvidia.com/gpu": 55}},
+		"the application's error":     {"all-1g.5gb", "mixed", []Fault{hit(31, 3)}, map[string]int64{"nvidia.com/mig-1g.5gb": 56}},
+		"no such partition":           {"all-1g.5gb", "mixed", []Fault{hit(95, 8)}, map[string]int64{"nvidia.com/mig-1g.5gb": 56}},
+		"a whole GPU":                 {"all-1g.5gb", "mixed", []Fault{hit(95, 0)}, map[string]int64{"nvidia.com/mig-1g.5gb": 56}},
+		"health checks are off":       {"all-1g.5gb", "mixed", []Fault{hit(95, 3), {Kind: PluginBlind}}, map[string]int64{"nvidia.com/mig-1g.5gb": 56}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineOf("p4d.24xlarge")
+			if err := m.steer(tc.layout, "", born); err != nil {
+				t.Fatal(err)
+			}
+			settings := unhurried
+			settings.Strategy = tc.strategy
+			for i := range tc.faults {
+				tc.faults[i].Name = fmt.Sprint(i)
+			}
+			v := m.advance(born.Add(time.Hour), settings, tc.faults, Catalogue())
+			if diff := cmp.Diff(tc.want, v.allocatable); diff != "" {
+				t.Errorf("allocatable (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestMIGManagerThatIsWrongAtFirst(t *testing.T) {
 	m := machineOf("p4d.24xlarge")
 	if err := m.steer("all-1g.5gb", "", born); err != nil {
@@ -287,7 +322,7 @@ func TestFaultsMatch(t *testing.T) {
 
 func TestFaultsAreRefusedWithTheWayOut(t *testing.T) {
 	for want, f := range map[string]Fault{
-		`kind "broken" is no node fault; known: driver-late, driver-mismatch, driver-never, gpu-lost, labels-late, labels-never, mig-failed, mig-late, mig-stuck, mig-wrong, nvml-fewer, nvml-lost, plugin-late, plugin-never, plugin-partial, xid`: {Kind: "broken"},
+		`kind "broken" is no node fault; known: driver-late, driver-mismatch, driver-never, gpu-lost, labels-late, labels-never, mig-failed, mig-late, mig-stuck, mig-wrong, nvml-fewer, nvml-lost, plugin-blind, plugin-late, plugin-never, plugin-partial, xid`: {Kind: "broken"},
 		"a fault of kind driver-late needs a delay, for example delay: 90s": {Kind: DriverLate},
 		"a fault of kind gpu-lost needs gpus, the number of GPUs":           {Kind: GPULost},
 		"a fault of kind nvml-lost needs gpus, the number of GPUs":          {Kind: NVMLLost},
