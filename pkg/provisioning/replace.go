@@ -50,7 +50,7 @@ func Replace(ctx context.Context, controllers []controller.Controller, d Depende
 		case *stock.PodController:
 			c = &PodTrigger{provisioner: ours, cluster: d.Cluster}
 		case *stock.NodeController:
-			c = &NodeTrigger{provisioner: ours}
+			c = &NodeTrigger{provisioner: ours, spaces: d.Spaces}
 		default:
 			out = append(out, c)
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,16 +68,22 @@ func (t *PodTrigger) Register(ctx context.Context, m manager.Manager) error {
 }
 
 // NodeTrigger wakes the provisioner for nodes that are being emptied, whose pods
-// will need a place.
+// will need a place, and for those that hold space for capacity buffers and are fenced.
 type NodeTrigger struct {
 	provisioner *Provisioner
+	spaces      *Spaces
 }
 
 // Name is that of the controller which it replaces.
 func (t *NodeTrigger) Name() string { return "provisioner.trigger.node" }
 
-// Reconcile triggers for a node with Karpenter's disruption taint.
+// Reconcile triggers for a node with Karpenter's disruption taint, and once for a node
+// with space that has lost its verification: after the round the space is elsewhere. A
+// node that is not initialized yet is expected to be verified.
 func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile.Result, error) {
+	if t.spaces.On(node.Name) && node.Labels[karpv1.NodeInitializedLabelKey] == "true" && lo.ContainsBy(node.Spec.Taints, isUnverified) {
+		t.provisioner.Trigger(node.UID)
+	}
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].MatchTaint(&karpv1.DisruptedNoScheduleTaint) {
 			t.provisioner.Trigger(node.UID)
@@ -85,6 +92,8 @@ func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile
 	}
 	return reconcile.Result{}, nil
 }
+
+func isUnverified(taint corev1.Taint) bool { return taint.Key == v1alpha1.UnverifiedTaintKey }
 
 // Register adds the controller to the manager.
 func (t *NodeTrigger) Register(ctx context.Context, m manager.Manager) error {

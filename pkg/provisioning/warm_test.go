@@ -211,6 +211,27 @@ var _ = Describe("Warm entries", func() {
 		Expect(ok).To(BeFalse())
 	})
 
+	It("should make up at once for a node that is fenced, and for none that is not verified yet", func() {
+		d := dependencies()
+		d.Spaces = spaces
+		all := lo.Must(provisioning.Replace(on, []controller.Controller{inner, stock.NewPodController(env.Client, inner, cluster), stock.NewNodeController(env.Client, inner)}, d))
+		ours, trigger := all[0].(*provisioning.Provisioner), all[2].(*provisioning.NodeTrigger)
+		apply(nil, warm(), nodePool())
+		hold("day", 1)
+		spaces.Note(map[types.NamespacedName]provisioning.Space{{Name: "day"}: {Nodes: []provisioning.HeldNode{{Node: "held"}}}})
+		node := func(name, initialized string, taints ...corev1.Taint) *corev1.Node {
+			return coretest.Node(coretest.NodeOptions{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{karpv1.NodeInitializedLabelKey: initialized}}, Taints: taints})
+		}
+		for _, n := range []*corev1.Node{node("held", "true"), node("held", "", v1alpha1.UnverifiedTaint()), node("elsewhere", "true", v1alpha1.UnverifiedTaint())} {
+			Expect(trigger.Reconcile(on, n)).To(Equal(reconcile.Result{}))
+		}
+		Expect(reconcileBatch(on, ours)).To(Succeed())
+		Expect(ExpectNodeClaims(ctx, env.Client)).To(BeEmpty())
+		Expect(trigger.Reconcile(on, node("held", "true", v1alpha1.UnverifiedTaint()))).To(Equal(reconcile.Result{}))
+		Expect(reconcileBatch(on, ours)).To(Succeed())
+		Expect(ExpectNodeClaims(ctx, env.Client)).To(HaveLen(1))
+	})
+
 	It("should refill at once when a pod takes space, and only then", func() {
 		d := dependencies()
 		d.Spaces = spaces
