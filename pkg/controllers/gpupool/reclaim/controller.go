@@ -44,6 +44,8 @@ import (
 const (
 	// settle is the least time between two rounds of a pool: a burst of events makes one round.
 	settle = time.Second
+	// retry is how soon a pool whose budgets are used up is looked at again without an event.
+	retry = 2 * time.Second
 	// refresh is how often a pool is looked at without an event.
 	refresh = 10 * time.Second
 	// grace is the time between the taint and the second look. The scheduler learns of the
@@ -154,11 +156,15 @@ func (c *Controller) wait(pool string) time.Duration {
 
 // round takes second looks, then picks more nodes, then tells what stays and why.
 func (c *Controller) round(ctx context.Context, p *v1alpha1.GPUPool, resolved *pools.Pool, after time.Duration) (reconcile.Result, error) {
-	members, err := c.observe(ctx, resolved)
+	r, err := c.rules(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	errs := []error{c.confirm(ctx, p, members)}
+	members, err := c.observe(ctx, resolved, r)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	errs := []error{c.confirm(ctx, p, members, r)}
 	next := refresh
 	for _, m := range members {
 		m.decision = Decide(c.Clock.Now(), after, m.room, m.nodes)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/controllers/disruption"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 )
@@ -160,6 +161,15 @@ var _ = Describe("An empty node", func() {
 		Expect(status).To(Equal("True"), "nobody forbids it")
 	})
 
+	It("should be left to a command of Karpenter", func() {
+		_, nodes := standing(1)
+		queue.ProviderIDToCommand[nodes[0].Spec.ProviderID] = &disruption.Command{}
+		round(0)
+		round(30 * time.Second)
+		Expect(isTainted(nodes[0])).To(BeFalse())
+		Expect(queue.HasAny(nodes[0].Spec.ProviderID)).To(BeTrue())
+	})
+
 	It("should stay in a static NodePool", func() {
 		nodePool = coretest.StaticNodePool(karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "static"}, Spec: karpv1.NodePoolSpec{Replicas: lo.ToPtr[int64](1)}})
 		ExpectApplied(ctx, env.Client, nodePool)
@@ -291,6 +301,24 @@ var _ = Describe("Between taint and second look", func() {
 		Expect(queue.HasAny(nodes[0].Spec.ProviderID)).To(BeFalse())
 	})
 
+	It("should have nothing to do for a node that is gone", func() {
+		picked(1)
+		ExpectFinalizersRemoved(ctx, direct, nodes[0])
+		Expect(direct.Delete(ctx, nodes[0])).To(Succeed())
+		round(grace)
+		Expect(deleted(claims[0])).To(BeFalse())
+		Expect(queue.HasAny(nodes[0].Spec.ProviderID)).To(BeFalse())
+	})
+
+	It("should spare the nodes of a NodePool that leaves the pool", func() {
+		picked(1)
+		nodePool = coretest.NodePool(karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
+		ExpectApplied(ctx, env.Client, nodePool)
+		resolve()
+		round(grace)
+		spared("NodePool gpu has left the pool")
+	})
+
 	It("should keep the taint through Karpenter's rounds", func() {
 		picked(1)
 		ExpectSingletonReconciled(ctx, karpenter)
@@ -321,7 +349,7 @@ var _ = Describe("Between taint and second look", func() {
 		Expect(status).To(BeEmpty())
 	})
 
-	It("should spare its nodes when the pool is deleted or invalid, or the NodePool leaves it", func() {
+	It("should spare its nodes when the pool is not resolved any more", func() {
 		picked(1)
 		store.Swap(nil, map[string]string{nodePool.Name: ""})
 		Expect(round(0)).To(Equal(10 * time.Second))

@@ -12,7 +12,7 @@ var (
 	removed = metrics.NewCounter(prometheus.CounterOpts{Subsystem: subsystem, Name: "nodes_total",
 		Help: "Empty nodes that were removed.",
 	}, metrics.Pool)
-	cancelled = metrics.NewCounter(prometheus.CounterOpts{Subsystem: subsystem, Name: "spared_total",
+	spared = metrics.NewCounter(prometheus.CounterOpts{Subsystem: subsystem, Name: "spared_total",
 		Help: "Empty nodes that had been tainted to be removed and stayed, because a pod was bound meanwhile or another rule kept them.",
 	}, metrics.Pool)
 	emptySeconds = metrics.NewHistogram(prometheus.HistogramOpts{Subsystem: subsystem, Name: "empty_seconds",

@@ -38,8 +38,10 @@ type member struct {
 // next is how long it takes until the NodePool has something to do.
 func (m *member) next() time.Duration {
 	switch {
-	case len(m.decision.OverBudget) > 0 || m.uncounted:
+	case m.uncounted:
 		return settle
+	case len(m.decision.OverBudget) > 0:
+		return retry
 	case m.decision.Next > 0:
 		return m.decision.Next
 	}
@@ -54,11 +56,7 @@ type rules struct {
 
 // observe looks at the pool's NodePools. Static ones keep their nodes whether they are empty
 // or not, and have no part.
-func (c *Controller) observe(ctx context.Context, pool *pools.Pool) ([]*member, error) {
-	r, err := c.rules(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (c *Controller) observe(ctx context.Context, pool *pools.Pool, r rules) ([]*member, error) {
 	states := c.states(pool.NodePools)
 	var members []*member
 	for _, name := range pool.NodePools {

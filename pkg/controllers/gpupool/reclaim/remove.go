@@ -119,11 +119,7 @@ type looked struct {
 }
 
 // confirm takes second looks at the pool's nodes whose grace is over, and does what they say.
-func (c *Controller) confirm(ctx context.Context, p *v1alpha1.GPUPool, members []*member) error {
-	r, err := c.rules(ctx)
-	if err != nil {
-		return err
-	}
+func (c *Controller) confirm(ctx context.Context, p *v1alpha1.GPUPool, members []*member, r rules) error {
 	var errs []error
 	for nodePool, nodes := range c.ripe(p.Name) {
 		m, ok := lo.Find(members, func(m *member) bool { return m.nodePool.Name == nodePool })
@@ -203,7 +199,7 @@ func (c *Controller) ripe(pool string) map[string][]*staged {
 func (c *Controller) spare(ctx context.Context, s *staged, why string) (done bool, err error) {
 	c.ages.forget(s.node)
 	log.FromContext(ctx).WithValues(s.logValues()...).Info("sparing empty node", "reason", why)
-	cancelled.Inc(poolLabels(s.pool))
+	spared.Inc(poolLabels(s.pool))
 	for range 3 {
 		node := &corev1.Node{}
 		if err = c.Reader.Get(ctx, types.NamespacedName{Name: s.node}, node); err != nil || node.UID != s.nodeUID || !node.DeletionTimestamp.IsZero() {

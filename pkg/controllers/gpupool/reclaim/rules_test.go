@@ -93,7 +93,7 @@ var _ = Describe("Budgets", func() {
 		budget(karpv1.Budget{Nodes: "20%"})
 		claims, nodes := standing(10)
 		round(0)
-		Expect(round(30 * time.Second)).To(Equal(time.Second))
+		Expect(round(30 * time.Second)).To(Equal(grace))
 		Expect(tainted(nodes)).To(Equal(2))
 		status, reason, message := condition()
 		Expect(status + " " + reason).To(Equal("False BudgetBlocks"))
@@ -119,9 +119,9 @@ var _ = Describe("Budgets", func() {
 	It("should count what Karpenter itself disrupts", func() {
 		budget(karpv1.Budget{Nodes: "2"})
 		_, nodes := standing(4)
-		pod := bound(nodes[0])
+		bound(nodes[0])
 		round(0)
-		cluster.MarkForDeletion(pod2id(nodes, pod))
+		cluster.MarkForDeletion(nodes[0].Spec.ProviderID)
 		round(30 * time.Second)
 		Expect(tainted(nodes)).To(Equal(1))
 	})
@@ -204,13 +204,3 @@ var _ = Describe("Warm capacity", func() {
 		Expect(buffers.triggers).To(BeZero())
 	})
 })
-
-// pod2id is the provider ID of the pod's node.
-func pod2id(nodes []*corev1.Node, pod *corev1.Pod) string {
-	for _, n := range nodes {
-		if n.Name == pod.Spec.NodeName {
-			return n.Spec.ProviderID
-		}
-	}
-	return ""
-}
