@@ -299,12 +299,14 @@ func (w *world) testXID(t *testing.T) {
 	steadily(t, "the pods that ran run on", 2*time.Second, w.running("app=work", 2))
 }
 
-// testReboot reboots the machine as its own operating system would.
+// testReboot reboots the machine as its own operating system would. The device plugin is back at
+// once and the driver is not, so that nothing but the gate keeps work away. Pods that were bound
+// before do not start again: the kubelet admits them anew before any plugin has registered, and
+// rejects them.
 func (w *world) testReboot(t *testing.T) {
 	first := w.machine.BootID()
-	w.facts.XIDs = "" // those of the last boot
+	w.facts.XIDs, w.facts.Driver = "", false
 	w.setGPUs(t)
-	w.setPlugin(t, 4) // until the node is seen gated
 	if n, err := w.Reboot(t.Context(), scenario.Targets{}); err != nil || n != 1 {
 		t.Fatalf("%d machines reboot, %v", n, err)
 	}
@@ -318,11 +320,37 @@ func (w *world) testReboot(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "the agent has found the GPUs in this boot", w.condition(corev1.ConditionTrue, "Verified"))
-	steadily(t, "the node is gated", 2*time.Second, w.gated)
-	w.setPlugin(t, 0)
-	rebooted := time.Now()
+	eventually(t, "it has rejected the pods of the last boot", w.rejected(2))
+	eventually(t, "the plugin has registered", w.allocatable(gpu, 4))
+	eventually(t, "the gate says what it waits for", w.event("Node", "GPUNotVerified", `takes no work yet \(BootDiffers\): the report is of an earlier boot`))
+	steadily(t, "the node is gated and no pod runs", 3*time.Second, func(ctx context.Context) error {
+		return errors.Join(w.gated(ctx), w.running("app=work", 0)(ctx))
+	})
+	w.facts.Driver = true
+	w.setGPUs(t)
+	loaded := time.Now()
 	eventually(t, "the node is verified in this boot", w.verified)
-	eventually(t, "both pods run again", w.running("app=work", 2))
-	t.Logf("measured: plugin's registration to both pods running %s", seconds(time.Since(rebooted)))
+	opened := time.Now()
+	eventually(t, "two pods run", w.running("app=work", 2))
+	t.Logf("measured: driver's load to gate open, over the kubelet's back-off %s, to two pods running %s", seconds(opened.Sub(loaded)), seconds(time.Since(loaded)))
+}
+
+// rejected demands a number of pods that the kubelet did not admit.
+func (w *world) rejected(want int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pods, err := w.pods(ctx, "app=work")
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, p := range pods {
+			if p.Status.Phase == corev1.PodFailed && p.Status.Reason == "UnexpectedAdmissionError" {
+				n++
+			}
+		}
+		if n != want {
+			return fmt.Errorf("%d pods are rejected, want %d", n, want)
+		}
+		return nil
+	}
 }

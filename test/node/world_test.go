@@ -182,11 +182,11 @@ func (w *world) apply(t *testing.T, files ...string) {
 	}
 }
 
-// installAgent installs the chart as users do.
+// installAgent installs the chart as users do. The sandbox has the agent's access already.
 func (w *world) installAgent(t *testing.T, values ...string) {
 	t.Helper()
 	args := []string{"upgrade", "--install", "gpu-agent", filepath.Join("..", "..", "charts", "gpu-agent"), "--namespace=" + namespace,
-		"--set=image.repository=" + agentImage, "--set=image.tag=" + imageTag, "--set=image.pullPolicy=Never", "--set=check.interval=3s"}
+		"--take-ownership", "--force-conflicts", "--set=image.repository=" + agentImage, "--set=image.tag=" + imageTag, "--set=image.pullPolicy=Never", "--set=check.interval=3s"}
 	for _, v := range values {
 		args = append(args, "--set="+v)
 	}
