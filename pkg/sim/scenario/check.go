@@ -131,15 +131,24 @@ func (x PodExpectation) check(s *Snapshot) string {
 		}
 	}
 	line := counted(describe("pods", x.Selector, x.Phase.String(), x.OnNodes), got, x.Count)
-	if line == "" && x.Startup != nil {
-		if median := x.startup(s); median > time.Duration(x.Startup.Median) {
-			return fmt.Sprintf("%s: median startup %s, want at most %s", describe("pods", x.Selector), median.Round(time.Millisecond), x.Startup.Median)
-		}
+	if line == "" {
+		return x.checkStartup(s)
 	}
-	if line != "" && waiting != "" {
+	if waiting != "" {
 		line += "; a pod waits: " + shorten(waiting, 160)
 	}
 	return line
+}
+
+func (x PodExpectation) checkStartup(s *Snapshot) string {
+	if x.Startup == nil {
+		return ""
+	}
+	median := x.startup(s)
+	if median <= time.Duration(x.Startup.Median) {
+		return ""
+	}
+	return fmt.Sprintf("%s: median startup %s, want at most %s", describe("pods", x.Selector), median.Round(time.Millisecond), x.Startup.Median)
 }
 
 // startup is the median startup of the selected pods that run or ran, or of the quickest of them.

@@ -61,10 +61,10 @@ func (s *slot) rendered() int {
 // demand reads one entry at a time of day.
 func (c *Controller) demand(ctx context.Context, p *v1alpha1.GPUPool, pool *pools.Pool, entry *v1alpha1.WarmCapacity, members []*karpv1.NodePool, now time.Time) (*demand, error) {
 	d := &demand{entry: entry}
-	schedule, err := scheduleOf(entry.Schedule)
-	if err != nil {
-		d.problem = &problem{v1alpha1.ReasonInvalidSpec, err.Error()}
-		return d, nil
+	schedule, unreadable := scheduleOf(entry.Schedule)
+	if unreadable != nil {
+		d.problem = &problem{v1alpha1.ReasonInvalidSpec, unreadable.Error()}
+		return d, nil //nolint:nilerr // the pool is told
 	}
 	share := schedule.Share(now)
 	d.nextChange, d.changes = schedule.NextChange(now)

@@ -37,7 +37,7 @@ func (c *Controller) tell(p, stored *v1alpha1.GPUPool, demands []*demand, now ti
 			forget(p.Name, name)
 		}
 	}
-	p.Status.GPUs.Warm = min(p.Status.GPUs.Ready, int32(math.Round(gpus))) //nolint:gosec // GPUs of nodes
+	p.Status.GPUs.Warm = min(p.Status.GPUs.Ready, int32(math.Round(gpus)))
 	c.condition(p, demands)
 }
 
