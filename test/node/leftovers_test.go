@@ -229,6 +229,37 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+func TestDirectoryInUse(t *testing.T) {
+	need(t)
+	dir, err := os.MkdirTemp("", "kgnode-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	options := realnode.Options{Dir: dir, Guest: bin(t, "guest"), Kubelet: bin(t, "controlplane/kubelet"), API: nowhere{}}
+	first, err := realnode.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.PowerOn(t.Context(), realnode.Identity{Name: "real", Address: "10.0.0.7"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = realnode.New(options)
+	if want := "the machine's directory " + dir + " is that of a machine that is on: power that one off, or choose another directory"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := first.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := leftovers(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func TestSweepStale(t *testing.T) {
 	need(t)
 	// A group whose name holds the ID of a process that has ended, as after the death of both

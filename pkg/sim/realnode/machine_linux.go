@@ -132,6 +132,9 @@ func (m *Machine) prepareDir() (err error) {
 	if socket := m.path(guest.ControlSocket); len(socket) > maxSocketPath {
 		return fmt.Errorf("the machine's directory %s is too long for sockets below it, by %d bytes: choose a shorter one", m.opts.Dir, len(socket)-maxSocketPath)
 	}
+	if other, err := net.Dial("unix", m.path(guest.ControlSocket)); err == nil {
+		return errors.Join(fmt.Errorf("the machine's directory %s is that of a machine that is on: power that one off, or choose another directory", m.opts.Dir), other.Close())
+	}
 	for _, path := range m.spec.Programs {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("finding a program of the machine, %w: run `make guest kubelet`", err)
@@ -270,8 +273,8 @@ func bootID(seed int64, boot int) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// PowerOff ends the machine at once, as a power cut does; its disk stays. A machine that is off
-// stays so.
+// PowerOff shuts the machine down: kubelet and containerd are told to end, and everything else
+// ends with the machine. Its disk stays. A machine that is off stays so.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
