@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,11 +96,13 @@ var _ = BeforeEach(func() {
 var _ = AfterEach(func() {
 	ExpectCleanedUp(ctx, env.Client)
 	Expect(direct.DeleteAllOf(ctx, &v1alpha1.GPUPool{})).To(Succeed())
+	// The next spec makes objects of the same names.
 	Eventually(func(g Gomega) {
-		var list v1alpha1.GPUPoolList
-		g.Expect(env.Client.List(ctx, &list)).To(Succeed())
-		g.Expect(list.Items).To(BeEmpty())
-	}).Should(Succeed())
+		for _, list := range []client.ObjectList{&v1alpha1.GPUPoolList{}, &karpv1.NodePoolList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{}, &corev1.PodList{}} {
+			g.Expect(env.Client.List(ctx, list)).To(Succeed())
+			g.Expect(meta.LenList(list)).To(BeZero())
+		}
+	}).WithTimeout(time.Minute).Should(Succeed())
 })
 
 // resolve does what the pools' controller does.
