@@ -105,7 +105,7 @@ helm: check-go ## Build Helm from its module into bin/
 	@test -x $(BIN)/helm || go -C tools/helm build -ldflags="-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
 
 charts: helm controlplane ## Test the charts, the upgrade from Karpenter and the way back with the real Helm
-	KPGPU_REQUIRE_HELM=1 $(TEST_ENV) go test -count=1 ./test/charts
+	KPGPU_REQUIRE_HELM=1 $(TEST_ENV) go test -count=1 ./test/charts ./test/docs
 
 images: ## Build both images for every platform with BuildKit (REGISTRY=…, VERSION=…, PUSH=1); docs/releasing.md tells what that needs
 	@command -v docker >/dev/null || { echo "docker was not found: install it with buildx, or build the controller's image with ko, as docs/releasing.md tells"; exit 1; }
