@@ -56,11 +56,11 @@ var (
 // measure publishes the counts of a status, and the limits that they are held to.
 func measure(p *v1alpha1.GPUPool, price v1alpha1.Price) {
 	pool := map[string]string{metrics.PoolLabel: p.Name}
-	for state, n := range map[string]int32{
+	for name, n := range map[string]int32{
 		stateReady: p.Status.GPUs.Ready, stateProvisioning: p.Status.GPUs.Provisioning,
 		stateWarm: p.Status.GPUs.Warm, stateUnhealthy: p.Status.GPUs.Unhealthy,
 	} {
-		gpusGauge.Set(float64(n), map[string]string{metrics.PoolLabel: p.Name, stateLabel: state})
+		gpusGauge.Set(float64(n), map[string]string{metrics.PoolLabel: p.Name, stateLabel: name})
 	}
 	nodesGauge.Set(float64(p.Status.Nodes), pool)
 	priceGauge.Set(price.Float(), pool)
