@@ -121,15 +121,14 @@ func (c cluster) get(t *testing.T, gvk schema.GroupVersionKind, namespace, name 
 
 // Kinds that the tests look at without their Go types.
 var (
-	nodePoolKind     = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodePool"}
-	nodeClaimKind    = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
-	nodeClassKind    = schema.GroupVersionKind{Group: "karpenter.k8s.aws", Version: "v1", Kind: "EC2NodeClass"}
-	gpuPoolKind      = schema.GroupVersionKind{Group: "karpenter-gpu.dev", Version: "v1alpha1", Kind: "GPUPool"}
-	definitionKind   = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	deploymentKind   = appsv1.SchemeGroupVersion.WithKind("Deployment")
-	serviceAcctKind  = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
-	clusterRoleKind  = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
-	runtimeClassKind = schema.GroupVersionKind{Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass"}
+	nodePoolKind    = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodePool"}
+	nodeClaimKind   = schema.GroupVersionKind{Group: "karpenter.sh", Version: "v1", Kind: "NodeClaim"}
+	nodeClassKind   = schema.GroupVersionKind{Group: "karpenter.k8s.aws", Version: "v1", Kind: "EC2NodeClass"}
+	gpuPoolKind     = schema.GroupVersionKind{Group: "karpenter-gpu.dev", Version: "v1alpha1", Kind: "GPUPool"}
+	definitionKind  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	serviceAcctKind = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+	clusterRoleKind = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
 )
 
 // state is what an upgrade must leave alone, by "Kind name": identity and content of
