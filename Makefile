@@ -101,6 +101,9 @@ bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the op
 rules: check-go ## Play the alerts on Prometheus' own code, and parse the queries of the dashboards
 	go -C tools/prometheus test ./...
 
+rules: check-go ## Play the alerts on Prometheus' own code, and parse the queries of the dashboards
+	go -C tools/prometheus test -count=1 ./...
+
 helm: check-go ## Build Helm from its module into bin/
 	@test -x $(BIN)/helm || go -C tools/helm build -ldflags="-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
 
