@@ -126,6 +126,16 @@ func valuesOf(variants []*variant, key string) (sorted []string, missing bool) {
 	return slices.Sorted(maps.Keys(values)), missing
 }
 
+// eachOwn gives each variant its own value of a label as requirement.
+func eachOwn(variants []*variant, key string) {
+	for _, v := range variants {
+		v.requirements[key] = absent[key]
+		if value, ok := v.labels[key]; ok {
+			v.requirements[key] = in(key, value)
+		}
+	}
+}
+
 // differ gives each variant the requirements in which it is unlike the others,
 // and returns what all have in common. A key that some variants lack is
 // DoesNotExist on those and left out of the common part, where it would exclude
@@ -150,12 +160,7 @@ func differ(variants []*variant, settled map[string]bool) (common map[string]*sc
 			if !missing {
 				common[key] = in(key, sorted...)
 			}
-			for _, v := range live {
-				v.requirements[key] = absent[key]
-				if value, ok := v.labels[key]; ok {
-					v.requirements[key] = in(key, value)
-				}
-			}
+			eachOwn(live, key)
 		}
 	}
 	layouts := lo.FilterMap(variants, func(v *variant, _ int) (string, bool) { return v.layout, v.layout != "" })

@@ -219,7 +219,7 @@ var _ = Describe("Impossible pods", func() {
 			}
 			Expect(recorder.Events()).To(ConsistOf(HaveField("Message", want)))
 		},
-		Entry("a misspelt product", "No node of any NodePool can have nvidia.com/gpu.product In [NVIDIA-A10]; nearest possible is nvidia.com/gpu.product=NVIDIA-A10G", nil, selectingPod("nvidia.com/gpu.product", corev1.NodeSelectorOpIn, "NVIDIA-A10")),
+		Entry("a misspelled product", "No node of any NodePool can have nvidia.com/gpu.product In [NVIDIA-A10]; nearest possible is nvidia.com/gpu.product=NVIDIA-A10G", nil, selectingPod("nvidia.com/gpu.product", corev1.NodeSelectorOpIn, "NVIDIA-A10")),
 		Entry("too much memory", "No node of any NodePool can have nvidia.com/gpu.memory Gt [200000]; nearest possible is nvidia.com/gpu.memory=81559", nil, selectingPod("nvidia.com/gpu.memory", corev1.NodeSelectorOpGt, "200000")),
 		Entry("nothing that is possible", "", nil, selectingPod("nvidia.com/gpu.product", corev1.NodeSelectorOpIn, "NVIDIA-A10G")),
 		Entry("nothing for a NotIn", "", nil, selectingPod("nvidia.com/gpu.product", corev1.NodeSelectorOpNotIn, "NVIDIA-A10G")),

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// NodeAnnotation, with the value NodeAnnotationValue, hands a Node to KWOK for good:
+	// NodeAnnotation with the value NodeAnnotationValue hands a Node to KWOK for good:
 	// KWOK then keeps its lease until the Node is deleted, so never take it away again.
 	//
 	// KWOK sets the kubelet's four conditions (Ready and the pressures) as soon as the Node
@@ -27,7 +27,8 @@ const (
 	//
 	// A pod bound to the node runs at once, whatever its images and init containers; a pod
 	// that is deleted is gone at once, whatever its grace period.
-	NodeAnnotation      = "kwok.x-k8s.io/node"
+	NodeAnnotation = "kwok.x-k8s.io/node"
+	// NodeAnnotationValue is what NodeAnnotation must say.
 	NodeAnnotationValue = "fake"
 
 	// RunForAnnotation on a pod of restart policy Never or OnFailure is how long it runs

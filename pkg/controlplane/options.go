@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	for _, c := range o.Components {
 		if !slices.Contains(AllComponents(), c) {
-			return fmt.Errorf("Components: unknown component %q, use %s", c, joinComponents(AllComponents()))
+			return fmt.Errorf("Components: unknown component %q, use %s", c, joinComponents(AllComponents())) //nolint:staticcheck // starts with the name of the field
 		}
 	}
 	for c := range o.ExtraArgs {
@@ -108,7 +108,7 @@ func (o Options) validate() error {
 	}
 	for _, c := range APIOnly() {
 		if !o.has(c) {
-			return fmt.Errorf("Components: %s lacks %s, which every other component needs", joinComponents(o.Components), c)
+			return fmt.Errorf("Components: %s lacks %s, which every other component needs", joinComponents(o.Components), c) //nolint:staticcheck // starts with the name of the field
 		}
 	}
 	if o.APIServerPort < 0 || o.APIServerPort > 65535 {

@@ -32,7 +32,7 @@ func FreePorts(n int) (ports []int, err error) {
 		if len(ports) == n {
 			return ports, nil
 		}
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // a port is no secret
 		l, err := net.Listen("tcp", hostPort(port))
 		if err != nil {
 			continue

@@ -107,7 +107,7 @@ func StartProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
 }
 
 func (p *Process) launch() error {
-	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
+	p.cmd = exec.Command(p.spec.Path, p.spec.Args...) //nolint:gosec // starting what the caller names is the job
 	p.cmd.Env, p.cmd.Dir = p.spec.Env, p.spec.Dir
 	p.cmd.SysProcAttr = processAttributes()
 	log, err := p.openLog()

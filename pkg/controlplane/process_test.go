@@ -117,7 +117,9 @@ var _ = Describe("Process", func() {
 		spec.Ready = func(context.Context) error { return errors.New("port closed") }
 		_, err := controlplane.StartProcess(ctx, spec)
 		Expect(err).To(MatchError(HavePrefix("starting script, not ready after 300ms (last answer: port closed)")))
-		pid, err := strconv.Atoi(err.(*controlplane.StartError).Tail[0])
+		var failed *controlplane.StartError
+		Expect(errors.As(err, &failed)).To(BeTrue())
+		pid, err := strconv.Atoi(failed.Tail[0])
 		Expect(err).ToNot(HaveOccurred())
 		Expect(alive(pid)).To(BeFalse())
 	})

@@ -167,12 +167,12 @@ func (o *runOptions) play(ctx context.Context, s *scenario.Scenario) (*scenario.
 
 // freshDir makes the first of name-1, name-2, … that does not exist yet.
 func freshDir(parent, name string) (string, error) {
-	if err := os.MkdirAll(parent, 0o755); err != nil {
+	if err := os.MkdirAll(parent, 0o750); err != nil {
 		return "", fmt.Errorf("making the directory of runs, %w", err)
 	}
 	for n := 1; ; n++ {
 		dir := filepath.Join(parent, fmt.Sprintf("%s-%d", name, n))
-		err := os.Mkdir(dir, 0o755)
+		err := os.Mkdir(dir, 0o750)
 		if err == nil {
 			return dir, nil
 		}

@@ -54,10 +54,10 @@ var errLocked = errors.New("a sandbox is up")
 // lock takes the lock of the state directory. It ends with the process that holds it, however that
 // ends.
 func (r *root) lock() (*os.File, error) {
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+	if err := os.MkdirAll(r.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the state directory, %w", err)
 	}
-	f, err := os.OpenFile(r.lockPath(), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(r.lockPath(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock, %w", err)
 	}
@@ -79,7 +79,7 @@ func (r *root) save(s state) error {
 		return err
 	}
 	temporary := r.statePath() + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
 		return fmt.Errorf("writing the state, %w", err)
 	}
 	return os.Rename(temporary, r.statePath())

@@ -68,7 +68,7 @@ func (o *upOptions) up(ctx context.Context) error {
 
 // spawn starts the supervisor in a session of its own: it outlives this command and its terminal.
 func (o *upOptions) spawn() (*exec.Cmd, error) {
-	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+	if err := os.MkdirAll(o.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the state directory, %w", err)
 	}
 	log, err := os.Create(o.supervisorLog())
@@ -76,7 +76,7 @@ func (o *upOptions) spawn() (*exec.Cmd, error) {
 		return nil, fmt.Errorf("creating the supervisor's log, %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(o.exec, "supervise", "--bin", o.bin, "--dir", o.dir, "--controller", o.controller, "--boot", o.boot.String(),
+	cmd := exec.Command(o.exec, "supervise", "--bin", o.bin, "--dir", o.dir, "--controller", o.controller, "--boot", o.boot.String(), //nolint:gosec // itself, with its own flags
 		"--api-port", strconv.Itoa(o.ports.APIServer), "--aws-port", strconv.Itoa(o.ports.AWS))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -92,8 +92,11 @@ func (o *upOptions) supervisorLog() string { return filepath.Join(o.dir, "superv
 func (o *upOptions) await(ctx context.Context, supervisor *exec.Cmd) error {
 	p := newProgress(o.Err, o.now, "sandbox")
 	defer p.end()
-	ended := make(chan error, 1)
-	go func() { ended <- supervisor.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = supervisor.Wait() // its log says why it ended
+	}()
 	for {
 		select {
 		case <-ctx.Done():

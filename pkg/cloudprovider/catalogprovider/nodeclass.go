@@ -260,6 +260,6 @@ func (n *NodeClass) StatusConditions(opts ...status.ForOption) status.ConditionS
 // DeepCopyObject copies the object and what was read from it.
 func (n *NodeClass) DeepCopyObject() runtime.Object {
 	out := *n
-	out.Unstructured = *n.Unstructured.DeepCopy()
+	out.Unstructured = *n.DeepCopy()
 	return &out
 }

@@ -178,8 +178,6 @@ func TestLayoutsAreBounded(t *testing.T) {
 func TestVersion(t *testing.T) {
 	base := request(layouts("all-balanced"))
 	one := resolve(t, base)
-	other := base
-	other.NodePools = []string{"c"}
 	if again := resolve(t, base); again.Version != one.Version {
 		t.Errorf("versions of equal content are %s and %s", one.Version, again.Version)
 	}

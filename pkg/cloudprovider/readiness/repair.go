@@ -51,8 +51,8 @@ func repairPolicies(inner []corecloudprovider.RepairPolicy, toleration time.Dura
 // reset is a reboot to Karpenter, which has nothing milder.
 func byCure() (rebooted, replaced []health.Reason) {
 	for _, r := range health.Reasons() {
-		switch {
-		case r.Action == health.ActionReboot || r.Action == health.ActionReset:
+		switch r.Action {
+		case health.ActionReboot, health.ActionReset:
 			rebooted = append(rebooted, r.Reason)
 		default:
 			replaced = append(replaced, r.Reason)

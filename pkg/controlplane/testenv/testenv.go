@@ -55,7 +55,7 @@ func Start(ctx context.Context, opts Options) (*Environment, error) {
 	for i, manifest := range opts.Manifests {
 		parsed, err := parse(manifest)
 		if err != nil {
-			return nil, fmt.Errorf("Manifests[%d]: %w", i, err)
+			return nil, fmt.Errorf("Manifests[%d]: %w", i, err) //nolint:staticcheck // starts with the name of the field
 		}
 		crds = append(crds[:len(crds):len(crds)], parsed...)
 	}

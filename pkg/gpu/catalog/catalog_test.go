@@ -92,7 +92,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-func TestEveryShapeIsSound(t *testing.T) { //nolint:gocyclo // flat: a case for each figure
+func TestEveryShapeIsSound(t *testing.T) {
 	for _, s := range catalog.Default().Shapes() {
 		if s.VCPU <= 0 || s.MemoryMiB <= 0 || s.Sources == "" || s.Family == "" {
 			t.Errorf("%s: incomplete: %+v", s.Name, s)

@@ -133,7 +133,7 @@ func (f *frame) addKey(key string) error {
 }
 
 func step(stack []frame, tok json.Token) ([]frame, error) {
-	if delim, ok := tok.(json.Delim); ok && (delim == '}' || delim == ']') {
+	if tok == json.Delim('}') || tok == json.Delim(']') {
 		return stack[:len(stack)-1], nil
 	}
 	if n := len(stack); n > 0 && stack[n-1].object {
@@ -147,7 +147,7 @@ func step(stack []frame, tok json.Token) ([]frame, error) {
 	if !ok && len(stack) > 0 {
 		return stack, nil
 	}
-	if len(stack) == 0 && delim != '{' || len(stack) >= maxDepth {
+	if isReport := len(stack) > 0 || delim == '{'; !isReport || len(stack) >= maxDepth {
 		return nil, reject(Syntax, "", "a report is an object of at most %d levels", maxDepth)
 	}
 	return append(stack, frame{object: delim == '{', key: true, seen: map[string]bool{}}), nil

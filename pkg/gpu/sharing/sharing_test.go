@@ -160,7 +160,7 @@ type plugin struct {
 
 var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
-func TestEverySharingHasItsOwnConfig(t *testing.T) { //nolint:gocyclo // one property, its conditions in a row
+func TestEverySharingHasItsOwnConfig(t *testing.T) {
 	byName := map[string]string{}
 	check := func(mps, rename, strict bool, n uint16) bool {
 		s := sharing.Sharing{Strategy: sharing.TimeSlicing, Replicas: 2 + int(n), RenameByDefault: rename, FailRequestsGreaterThanOne: strict}

@@ -110,7 +110,7 @@ func (s *Server) due(i *Instance, now time.Time) *task {
 		return nil
 	}
 	boot := i.State == Running && i.BootedAt == nil && i.FailedAt == nil && reached(i.BootAt, now)
-	if !boot && !(i.State == ShuttingDown && reached(i.GoneAt, now)) {
+	if !boot && (i.State != ShuttingDown || !reached(i.GoneAt, now)) {
 		return nil
 	}
 	return &task{instance: s.forLauncher(i), boot: boot}

@@ -121,7 +121,7 @@ func (f *store) flush(change uint64, snapshot func() ([]byte, uint64, error)) er
 	if err != nil {
 		return fmt.Errorf("encoding state, %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o750); err != nil {
 		return fmt.Errorf("writing state, %w", err)
 	}
 	// A reader or a crash sees the old file or the new one, never half of one.

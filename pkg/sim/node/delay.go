@@ -37,8 +37,8 @@ func (d Delay) For(seed int64, key string) time.Duration {
 		return d.Min
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(key)) // a hash does not fail
-	r := rand.New(rand.NewPCG(uint64(seed), h.Sum64()))
+	_, _ = h.Write([]byte(key))                         // a hash does not fail
+	r := rand.New(rand.NewPCG(uint64(seed), h.Sum64())) //nolint:gosec // a simulation repeats itself
 	if d.Median == 0 {
 		return d.Min + time.Duration(r.Int64N(int64(d.Max-d.Min)+1))
 	}

@@ -32,7 +32,7 @@ func TestDelaysThatAreNone(t *testing.T) {
 
 func TestDrawsDependOnSeedAndKeyAlone(t *testing.T) {
 	d := Delay{Min: time.Second, Max: time.Hour}
-	if d.For(1, "a") != d.For(1, "a") {
+	if first, again := d.For(1, "a"), d.For(1, "a"); first != again {
 		t.Error("the same seed and key drew two delays")
 	}
 	if d.For(1, "a") == d.For(2, "a") || d.For(1, "a") == d.For(1, "b") {

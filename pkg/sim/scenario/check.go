@@ -221,7 +221,7 @@ func (x InstanceExpectation) check(s *Snapshot) string {
 			got++
 		}
 	}
-	return counted(describe("instances", x.Offering.String()), got, x.Count)
+	return counted(describe("instances", x.String()), got, x.Count)
 }
 
 func (p Price) check(got float64) string {

@@ -191,7 +191,7 @@ func (s *Scenario) validateWarmHours(p placer, steps map[string]bool) error {
 	return nil
 }
 
-func (st *Step) validate(p placer, path string, seen map[string]bool) error { //nolint:gocyclo // flat: a case for each action
+func (st *Step) validate(p placer, path string, seen map[string]bool) error {
 	var err error
 	switch {
 	case st.Apply != nil:

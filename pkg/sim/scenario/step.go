@@ -42,7 +42,7 @@ func (st *Step) Title() string { //nolint:gocyclo // flat: a case for each actio
 	case st.Delete != nil:
 		return "delete " + st.Delete.String()
 	case st.Scale != nil:
-		return fmt.Sprintf("scale %s to %d", st.Scale.Ref.String(), st.Scale.Replicas)
+		return fmt.Sprintf("scale %s to %d", st.Scale.String(), st.Scale.Replicas)
 	case st.Fail != nil:
 		return st.Fail.String() + " fails"
 	case st.Heal != nil:

@@ -130,7 +130,7 @@ func (s *Stack) startCloud(ctx context.Context) error {
 		Addr:              "127.0.0.1:" + strconv.Itoa(s.opts.Ports.AWS),
 		StatePath:         filepath.Join(s.opts.Dir, "aws.json"),
 		Region:            region,
-		Seed:              uint64(s.opts.Settings.Seed),
+		Seed:              uint64(s.opts.Settings.Seed), //nolint:gosec // any bits seed as well
 		Clock:             s.opts.Clock,
 		Log:               s.opts.Log.WithName("aws"),
 		BootDelay:         awsDelay(*s.opts.Settings.Boot),

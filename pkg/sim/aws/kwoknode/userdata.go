@@ -3,6 +3,7 @@ package kwoknode
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -56,7 +57,7 @@ func (k *kubelet) readArchive(text string) error {
 	parts := multipart.NewReader(message.Body, options["boundary"])
 	for {
 		part, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
