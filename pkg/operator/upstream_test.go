@@ -22,8 +22,9 @@ import (
 var update = flag.Bool("update", false, "rewrite the recorded upstream lists")
 
 // TestUpstreamHasNoNewStep compares what upstream does at start with the list
-// that pkg/operator was written against: the calls of the provider's main and
-// the constructors in both NewControllers.
+// that pkg/operator was written against: the calls of the provider's main, the
+// constructors in both NewControllers, and the watches of the controller that
+// gpupool/reclaim.Holder registers in place of its own.
 func TestUpstreamHasNoNewStep(t *testing.T) {
 	aws := moduleDir(t, "github.com/aws/karpenter-provider-aws")
 	core := moduleDir(t, "sigs.k8s.io/karpenter")
@@ -31,6 +32,7 @@ func TestUpstreamHasNoNewStep(t *testing.T) {
 		"aws_main.txt":         {filepath.Join(aws, "cmd/controller/main.go"), "main"},
 		"aws_controllers.txt":  {filepath.Join(aws, "pkg/controllers/controllers.go"), "NewControllers"},
 		"core_controllers.txt": {filepath.Join(core, "pkg/controllers/controllers.go"), "NewControllers"},
+		"core_disruption.txt":  {filepath.Join(core, "pkg/controllers/nodeclaim/disruption/controller.go"), "Register"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compareWithRecord(t, name, calls(t, tc.file, tc.function))
