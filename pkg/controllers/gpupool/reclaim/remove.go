@@ -38,7 +38,8 @@ type staged struct {
 
 // logValues name the node in logs.
 func (s *staged) logValues() []any {
-	return []any{"Node", klog.KRef("", s.node), "NodeClaim", klog.KRef("", s.claim), "GPUPool", klog.KRef("", s.pool)}
+	// The GPUPool stands in the logger that controller-runtime hands on.
+	return []any{"Node", klog.KRef("", s.node), "NodeClaim", klog.KRef("", s.claim)}
 }
 
 // begin stages the nodes that the decision takes.

@@ -202,7 +202,8 @@ func (c *Controller) tell(ctx context.Context, before *corev1.Node, s readiness.
 		return
 	}
 	c.account(s, verdict)
-	logger := log.FromContext(ctx).WithValues("Node", klog.KObj(s.Node), "NodeClaim", klog.KObj(s.Claim), "GPUPool", klog.KRef("", s.Pool.Name()), "reason", verdict.Reason)
+	// The Node stands in the logger that controller-runtime hands on.
+	logger := log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(s.Claim), "GPUPool", klog.KRef("", s.Pool.Name()), "reason", verdict.Reason)
 	was, is := readiness.Tainted(before), readiness.Tainted(s.Node)
 	switch {
 	case was && !is:

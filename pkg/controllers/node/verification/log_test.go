@@ -1,9 +1,12 @@
 package verification_test
 
 import (
+	"strings"
+
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 
@@ -14,7 +17,8 @@ var _ = Describe("The log", func() {
 	It("should tell the story of a node by any of its names", func() {
 		var lines []string
 		quiet := ctx
-		ctx = log.IntoContext(ctx, funcr.NewJSON(func(line string) { lines = append(lines, line) }, funcr.Options{}))
+		ctx = log.IntoContext(ctx, funcr.NewJSON(func(line string) { lines = append(lines, line) }, funcr.Options{}).
+			WithValues("Node", klog.KRef("", node.Name)))
 		DeferCleanup(func() { ctx = quiet })
 
 		reconciled()
@@ -31,6 +35,7 @@ var _ = Describe("The log", func() {
 			ContainSubstring(`"Node":{"name":"%s"}`, node.Name),
 			ContainSubstring(`"NodeClaim":{"name":"%s"}`, nodeClaim.Name),
 			ContainSubstring(`"GPUPool":{"name":"inference"}`),
+			WithTransform(func(line string) int { return strings.Count(line, `"Node":`) }, Equal(1)),
 		)))
 	})
 })

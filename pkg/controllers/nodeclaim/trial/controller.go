@@ -189,10 +189,11 @@ func (c *Controller) expire(ctx context.Context, s readiness.Subject, verdict re
 	return reconcile.Result{}, nil
 }
 
-// logger names the node by all its names, so that its story can be told by any of them. A node
-// that has not joined the cluster has none of its own.
+// logger names the node by all its names, so that its story can be told by any of them. The
+// NodeClaim stands in the logger that controller-runtime hands on; a node that has not joined
+// the cluster has no name of its own.
 func logger(ctx context.Context, s readiness.Subject) logr.Logger {
-	l := log.FromContext(ctx).WithValues("NodeClaim", klog.KObj(s.Claim), "GPUPool", klog.KRef("", s.Pool.Name()))
+	l := log.FromContext(ctx).WithValues("GPUPool", klog.KRef("", s.Pool.Name()))
 	if s.Node != nil {
 		l = l.WithValues("Node", klog.KObj(s.Node))
 	}
