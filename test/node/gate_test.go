@@ -89,11 +89,19 @@ func (w *world) replaceNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.scale(t, 0) // or the next instance boots while the machine is still this one's
 	for _, claim := range snapshot.NodeClaims {
 		if err := w.Delete(t.Context(), scenario.Ref{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: claim}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, "the machine is free", func(context.Context) error {
+		if id := w.launcher.Instance(); id != "" {
+			return fmt.Errorf("it is that of %s", id)
+		}
+		return nil
+	})
+	w.scale(t, 1)
 	eventually(t, "the machine is another instance's", func(ctx context.Context) error {
 		if next := w.launcher.Instance(); next == "" || next == first {
 			return fmt.Errorf("instance %q", next)

@@ -289,10 +289,10 @@ func (w *world) testPluginRestart(t *testing.T) {
 }
 
 func (w *world) testXID(t *testing.T) {
-	w.facts.XIDs = "31"
+	w.facts.XIDs = "31/0" // code and partition, 0 for the whole GPU
 	w.setGPUs(t)
 	steadily(t, "an error of the application fences nothing", 5*time.Second, w.verified)
-	w.facts.XIDs = "31 95"
+	w.facts.XIDs = "31/0 95/0"
 	w.setGPUs(t)
 	eventually(t, "one that a reboot cures fences the node", w.gated)
 	eventually(t, "and says so", w.event("Node", "GPUFenced", `XIDNeedsReboot.*XID 95`))

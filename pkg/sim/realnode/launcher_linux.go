@@ -22,6 +22,7 @@ type Launcher struct {
 
 	mu       sync.Mutex
 	instance string
+	kwok     map[string]bool // instances that are KWOK's
 }
 
 var (
@@ -31,7 +32,7 @@ var (
 
 // NewLauncher returns a Launcher. api must read from the API server and not from a cache.
 func NewLauncher(m *Machine, api client.Client) *Launcher {
-	return &Launcher{machine: m, api: api, others: kwoknode.New(api, kwoknode.Options{})}
+	return &Launcher{machine: m, api: api, others: kwoknode.New(api, kwoknode.Options{}), kwok: map[string]bool{}}
 }
 
 // Launch powers the machine on, as the instance and its user data say. After a reboot that is
@@ -54,13 +55,15 @@ func (l *Launcher) Launch(ctx context.Context, i aws.Instance) error {
 	return nil
 }
 
-// take tells whether the machine is the instance's, which a free machine becomes.
+// take tells whether the machine is the instance's. A free machine becomes that of the next one
+// that boots for the first time.
 func (l *Launcher) take(instance string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.instance == "" {
+	if l.instance == "" && !l.kwok[instance] {
 		l.instance = instance
 	}
+	l.kwok[instance] = l.instance != instance
 	return l.instance == instance
 }
 
