@@ -99,9 +99,6 @@ bench-fleet: check-go ## Price stock, ours, greedy and the lower bound on the op
 	go run ./test/bench/fleet
 
 rules: check-go ## Play the alerts on Prometheus' own code, and parse the queries of the dashboards
-	go -C tools/prometheus test ./...
-
-rules: check-go ## Play the alerts on Prometheus' own code, and parse the queries of the dashboards
 	go -C tools/prometheus test -count=1 ./...
 
 helm: check-go ## Build Helm from its module into bin/
