@@ -87,6 +87,22 @@ func (s *Spaces) On(node string) bool {
 	return s.nodes[node]
 }
 
+// Launching reports whether the last round launched nodes for space, so that it could not
+// tell yet which nodes hold it.
+func (s *Spaces) Launching() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, space := range s.spaces {
+		if space.Launching > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Note replaces what is known by the result of a round.
 func (s *Spaces) Note(spaces map[types.NamespacedName]Space) {
 	if s == nil {

@@ -68,7 +68,9 @@ func (t *PodTrigger) Register(ctx context.Context, m manager.Manager) error {
 }
 
 // NodeTrigger wakes the provisioner for nodes that are being emptied, whose pods
-// will need a place, and for those that hold space for capacity buffers and are fenced.
+// will need a place, for those that hold space for capacity buffers and are fenced, and
+// for those that come while it is not known yet which nodes hold it: until a round has
+// seen a new node, the cluster state takes it for empty.
 type NodeTrigger struct {
 	provisioner *Provisioner
 	spaces      *Spaces
@@ -81,7 +83,8 @@ func (t *NodeTrigger) Name() string { return "provisioner.trigger.node" }
 // with space that has lost its verification: after the round the space is elsewhere. A
 // node that is not initialized yet is expected to be verified.
 func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile.Result, error) {
-	if t.spaces.On(node.Name) && node.Labels[karpv1.NodeInitializedLabelKey] == "true" && lo.ContainsBy(node.Spec.Taints, isUnverified) {
+	fenced := t.spaces.On(node.Name) && node.Labels[karpv1.NodeInitializedLabelKey] == "true" && lo.ContainsBy(node.Spec.Taints, isUnverified)
+	if fenced || t.spaces.Launching() && node.Labels[karpv1.NodeRegisteredLabelKey] == "true" {
 		t.provisioner.Trigger(node.UID)
 	}
 	for i := range node.Spec.Taints {

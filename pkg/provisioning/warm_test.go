@@ -232,6 +232,27 @@ var _ = Describe("Warm entries", func() {
 		Expect(ExpectNodeClaims(ctx, env.Client)).To(HaveLen(1))
 	})
 
+	It("should look again as soon as a node comes that was launched for space", func() {
+		d := dependencies()
+		d.Spaces = spaces
+		all := lo.Must(provisioning.Replace(on, []controller.Controller{inner, stock.NewPodController(env.Client, inner, cluster), stock.NewNodeController(env.Client, inner)}, d))
+		ours, trigger := all[0].(*provisioning.Provisioner), all[2].(*provisioning.NodeTrigger)
+		apply(nil, warm(), nodePool())
+		key := hold("day", 2)
+		deploy(round())
+		Expect(spaces.Launching()).To(BeTrue())
+		registered := func(value string) *corev1.Node {
+			return coretest.Node(coretest.NodeOptions{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodeRegisteredLabelKey: value}}})
+		}
+		Expect(trigger.Reconcile(on, registered(""))).To(Equal(reconcile.Result{}))
+		Expect(reconcileBatch(on, ours)).To(Succeed())
+		Expect(space(key).Nodes).To(BeEmpty(), "nothing has come")
+		Expect(trigger.Reconcile(on, registered("true"))).To(Equal(reconcile.Result{}))
+		Expect(reconcileBatch(on, ours)).To(Succeed())
+		Expect(space(key).Nodes).To(HaveLen(2))
+		Expect(spaces.Launching()).To(BeFalse())
+	})
+
 	It("should refill at once when a pod takes space, and only then", func() {
 		d := dependencies()
 		d.Spaces = spaces
