@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
@@ -53,8 +54,11 @@ type Spaces struct {
 	mu      sync.Mutex
 	rounds  int
 	spaces  map[types.NamespacedName]Space
-	nodes   map[string]bool
+	nodes   map[string]bool // by name
+	coming  map[string]bool // those without a name yet, by NodeClaim
 	changes chan event.GenericEvent
+	// launching says that the last round launched nodes for space.
+	launching bool
 }
 
 // NewSpaces returns an empty record.
@@ -87,20 +91,15 @@ func (s *Spaces) On(node string) bool {
 	return s.nodes[node]
 }
 
-// Launching reports whether the last round launched nodes for space, so that it could not
-// tell yet which nodes hold it.
-func (s *Spaces) Launching() bool {
-	if s == nil {
+// Awaits reports whether a node that has registered is news: the last round launched nodes
+// for space and could not tell yet which hold it, or knew this one by its NodeClaim alone.
+func (s *Spaces) Awaits(node *corev1.Node) bool {
+	if s == nil || node.Labels[karpv1.NodeRegisteredLabelKey] != "true" {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, space := range s.spaces {
-		if space.Launching > 0 {
-			return true
-		}
-	}
-	return false
+	return s.launching || slices.ContainsFunc(node.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "NodeClaim" && s.coming[r.Name] })
 }
 
 // Note replaces what is known by the result of a round.
@@ -112,18 +111,26 @@ func (s *Spaces) Note(spaces map[types.NamespacedName]Space) {
 	defer s.mu.Unlock()
 	changed := s.rounds == 0 || !reflect.DeepEqual(s.spaces, spaces) //nolint:govet // errors compared in depth: one change too many wakes a reader, no more
 	s.rounds++
-	s.spaces, s.nodes = spaces, map[string]bool{}
-	for _, space := range spaces {
-		for _, n := range space.Nodes {
-			if n.Node != "" {
-				s.nodes[n.Node] = true
-			}
-		}
-	}
+	s.spaces = spaces
+	s.index()
 	if changed {
 		select {
 		case s.changes <- event.GenericEvent{Object: &v1alpha1.GPUPool{}}:
 		default: // one is waiting already
+		}
+	}
+}
+
+func (s *Spaces) index() {
+	s.nodes, s.coming, s.launching = map[string]bool{}, map[string]bool{}, false
+	for _, space := range s.spaces {
+		s.launching = s.launching || space.Launching > 0
+		for _, n := range space.Nodes {
+			if n.Node == "" {
+				s.coming[n.NodeClaim] = true
+				continue
+			}
+			s.nodes[n.Node] = true
 		}
 	}
 }

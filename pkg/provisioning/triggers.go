@@ -84,7 +84,7 @@ func (t *NodeTrigger) Name() string { return "provisioner.trigger.node" }
 // node that is not initialized yet is expected to be verified.
 func (t *NodeTrigger) Reconcile(_ context.Context, node *corev1.Node) (reconcile.Result, error) {
 	fenced := t.spaces.On(node.Name) && node.Labels[karpv1.NodeInitializedLabelKey] == "true" && lo.ContainsBy(node.Spec.Taints, isUnverified)
-	if fenced || t.spaces.Launching() && node.Labels[karpv1.NodeRegisteredLabelKey] == "true" {
+	if fenced || t.spaces.Awaits(node) {
 		t.provisioner.Trigger(node.UID)
 	}
 	for i := range node.Spec.Taints {

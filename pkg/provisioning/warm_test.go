@@ -240,9 +240,8 @@ var _ = Describe("Warm entries", func() {
 		apply(nil, warm(), nodePool())
 		key := hold("day", 2)
 		deploy(round())
-		Expect(spaces.Launching()).To(BeTrue())
-		registered := func(value string) *corev1.Node {
-			return coretest.Node(coretest.NodeOptions{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodeRegisteredLabelKey: value}}})
+		registered := func(value string, owners ...metav1.OwnerReference) *corev1.Node {
+			return coretest.Node(coretest.NodeOptions{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.NodeRegisteredLabelKey: value}, OwnerReferences: owners}})
 		}
 		Expect(trigger.Reconcile(on, registered(""))).To(Equal(reconcile.Result{}))
 		Expect(reconcileBatch(on, ours)).To(Succeed())
@@ -250,7 +249,15 @@ var _ = Describe("Warm entries", func() {
 		Expect(trigger.Reconcile(on, registered("true"))).To(Equal(reconcile.Result{}))
 		Expect(reconcileBatch(on, ours)).To(Succeed())
 		Expect(space(key).Nodes).To(HaveLen(2))
-		Expect(spaces.Launching()).To(BeFalse())
+
+		By("a round having known a node by its NodeClaim alone")
+		claim := func(name string) metav1.OwnerReference {
+			return metav1.OwnerReference{APIVersion: "karpenter.sh/v1", Kind: "NodeClaim", Name: name, UID: "u"}
+		}
+		spaces.Note(map[types.NamespacedName]provisioning.Space{key: {Nodes: []provisioning.HeldNode{{NodeClaim: "coming"}}}})
+		Expect(spaces.Awaits(registered("true", claim("other")))).To(BeFalse())
+		Expect(spaces.Awaits(registered("", claim("coming")))).To(BeFalse())
+		Expect(spaces.Awaits(registered("true", claim("coming")))).To(BeTrue())
 	})
 
 	It("should refill at once when a pod takes space, and only then", func() {
