@@ -179,14 +179,9 @@ func (g *guard) room(ctx context.Context, p *pool, nodeClaim *karpv1.NodeClaim) 
 	if err := g.Client.List(ctx, &nodePools, client.MatchingLabels{v1alpha1.PoolLabelKey: p.Name}); err != nil {
 		return fmt.Errorf("listing nodepools of gpu pool %s, %w", p.Name, err)
 	}
-	types := map[string][]*cloudprovider.InstanceType{}
-	for i := range nodePools.Items {
-		np := &nodePools.Items[i]
-		its, err := g.CloudProvider.GetInstanceTypes(ctx, np)
-		if err != nil && np.Name == nodeClaim.Labels[karpv1.NodePoolLabelKey] {
-			return fmt.Errorf("getting instance types, %w", err)
-		}
-		types[np.Name] = its
+	types, err := g.typesOf(ctx, nodePools.Items, nodeClaim.Labels[karpv1.NodePoolLabelKey])
+	if err != nil {
+		return err
 	}
 	claims, err := g.Ledger.nodeClaims(ctx, lo.MapValues(types, func([]*cloudprovider.InstanceType, string) bool { return true }))
 	if err != nil {
@@ -204,6 +199,20 @@ func (g *guard) room(ctx context.Context, p *pool, nodeClaim *karpv1.NodeClaim) 
 		return cloudprovider.NewInsufficientCapacityError(fmt.Errorf("launching would bring GPUPool %s to %d GPUs and $%s per hour, over its limits (%s)", p.Name, used.gpus, used.price, refusal.Kind))
 	}
 	return nil
+}
+
+// typesOf gets the instance types of each NodePool. One that has none to give is
+// without types, unless it is the needed one.
+func (g *guard) typesOf(ctx context.Context, nodePools []karpv1.NodePool, needed string) (map[string][]*cloudprovider.InstanceType, error) {
+	types := map[string][]*cloudprovider.InstanceType{}
+	for i := range nodePools {
+		its, err := g.CloudProvider.GetInstanceTypes(ctx, &nodePools[i])
+		if err != nil && nodePools[i].Name == needed {
+			return nil, fmt.Errorf("getting instance types, %w", err)
+		}
+		types[nodePools[i].Name] = its
+	}
+	return types, nil
 }
 
 func indexOf(claims []*karpv1.NodeClaim, n *karpv1.NodeClaim) int {

@@ -3,8 +3,6 @@ package provisioning_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -36,6 +34,7 @@ import (
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/controlplane/testenv"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/provisioning"
 )
 
@@ -53,9 +52,7 @@ var (
 )
 
 func TestProvisioning(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Setenv("KUBEBUILDER_ASSETS", lo.Must(filepath.Abs(filepath.Join("..", "..", "bin", "controlplane"))))
-	}
+	testenv.UseAssets(t)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Provisioning")
 }
