@@ -57,10 +57,10 @@ func run(aws, ec2, date, out string) error {
 		return fmt.Errorf("reading gpu types, %w", err)
 	}
 	versions := filepath.Base(aws) + " and " + filepath.Base(ec2)
-	if err := os.WriteFile(filepath.Join(out, "ec2-cpu.csv"), cpuCSV(up, published, versions, date), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, "ec2-cpu.csv"), cpuCSV(up, published, versions, date), 0o644); err != nil { //nolint:gosec // data that anyone may read
 		return fmt.Errorf("writing cpu types, %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(out, "ec2-net.csv"), netCSV(up, gpus, versions, date), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, "ec2-net.csv"), netCSV(up, gpus, versions, date), 0o644); err != nil { //nolint:gosec // data that anyone may read
 		return fmt.Errorf("writing network limits, %w", err)
 	}
 	return nil
