@@ -61,9 +61,7 @@ func TestPluginThatDoesNotTolerate(t *testing.T) {
 	w.setPlugin(t, 4)
 	w.replaceNode(t)
 	eventually(t, "another node is gated", w.gated)
-	if err := w.Apply(t.Context(), intolerant(t)); err != nil {
-		t.Fatal(err)
-	}
+	w.patchPlugin(t, "gpu-operator", "nvidia-device-plugin", `[{"op":"remove","path":"/spec/template/spec/tolerations"}]`)
 	eventually(t, "the pool tells again", w.safe(pool, "False"))
 	eventually(t, "the node is let go, which is told", w.event("Node", "GPUNotGated", `takes work unverified .*gpu pool real does not gate now, see its condition GateSafe`))
 	w.setPlugin(t, 0)
@@ -135,7 +133,12 @@ func (w *world) runTold(t *testing.T, message string) {
 	if command == nil {
 		t.Fatalf("no command in %q", message)
 	}
-	if _, err := w.kube.AppsV1().DaemonSets(command[1]).Patch(t.Context(), command[2], types.JSONPatchType, []byte(command[3]), metav1.PatchOptions{}); err != nil {
+	w.patchPlugin(t, command[1], command[2], command[3])
+}
+
+func (w *world) patchPlugin(t *testing.T, namespace, name, patch string) {
+	t.Helper()
+	if _, err := w.kube.AppsV1().DaemonSets(namespace).Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
