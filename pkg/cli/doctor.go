@@ -26,6 +26,7 @@ type doctorOptions struct {
 	files       []string
 	fromCluster bool
 	kubeconfig  cluster.Config
+	catalog     catalogFile
 	failOn      string
 	output      string
 
@@ -63,6 +64,7 @@ Exit code: 0 no finding that counts, 1 there are findings, 2 the input is wrong.
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory to examine, - for standard input; can be given more than once")
 	f.BoolVar(&o.fromCluster, "from-cluster", false, "examine the cluster of the kubeconfig (default: where no -f is given)")
 	addCluster(cmd, &o.kubeconfig)
+	o.catalog.add(cmd)
 	f.StringVar(&o.failOn, "fail-on", failOnError, "error or warning: the least severity that makes the exit code 1")
 	f.StringVarP(&o.output, "output", "o", string(printer.Table), "table, json or yaml")
 	return cmd
@@ -89,7 +91,11 @@ func (o *doctorOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report, err := doctor.Examine(ctx, facts, doctor.Options{Cloud: catalogprovider.DefaultOptions(), Now: o.clock.Now()})
+	cloud := catalogprovider.DefaultOptions()
+	if cloud.Catalog, err = o.catalog.read(); err != nil {
+		return err
+	}
+	report, err := doctor.Examine(ctx, facts, doctor.Options{Cloud: cloud, Now: o.clock.Now()})
 	if err != nil {
 		return err
 	}

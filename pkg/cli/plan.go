@@ -26,6 +26,7 @@ type planOptions struct {
 	kubeconfig  cluster.Config
 	compare     string
 	output      string
+	catalog     catalogFile
 	cloud       catalogprovider.Options
 
 	format printer.Format
@@ -65,6 +66,7 @@ Exit code: 0 every pod has a node, 1 some pod has none, 2 the input is wrong.`,
 	f.StringVar(&o.kubeconfig.Context, "context", "", "context of the kubeconfig for --from-cluster (default: the current one)")
 	f.StringVar(&o.compare, "compare", "", "stock shows beside the plan what Karpenter alone would launch")
 	f.StringVarP(&o.output, "output", "o", string(printer.Table), "table, json or yaml")
+	o.catalog.add(cmd)
 	f.StringVar(&o.cloud.Region, "region", o.cloud.Region, "value of topology.kubernetes.io/region; prices stay those of us-east-1")
 	f.StringSliceVar(&o.cloud.Zones, "zones", o.cloud.Zones, "zones in which every instance type is taken to be on sale, where the EC2NodeClass does not know its subnets")
 	f.Float64Var(&o.cloud.SpotPercent, "spot-price-percent", o.cloud.SpotPercent, "assumed price of spot capacity in percent of on-demand; real spot prices change by the minute")
@@ -86,6 +88,9 @@ func (o *planOptions) complete() (err error) {
 	}
 	if !o.fromCluster && o.kubeconfig != (cluster.Config{}) {
 		return fmt.Errorf("--kubeconfig and --context are for --from-cluster; add it, or leave them out")
+	}
+	if o.cloud.Catalog, err = o.catalog.read(); err != nil {
+		return err
 	}
 	return o.cloud.Validate()
 }

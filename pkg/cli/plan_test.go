@@ -39,6 +39,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestCorrectionsOfTheCatalogueCount(t *testing.T) {
+	t.Chdir("../..")
+	plan := []string{"plan", "-f", "examples/plan/inference.yaml"}
+	before, _, _ := execute(t, "", plan...)
+	after, errs, code := execute(t, "", append(plan, "--gpu-catalog-file", "pkg/cli/testdata/catalog.yaml")...)
+	if code != cli.ExitOK || !strings.Contains(before, "g6.xlarge ") || strings.Contains(after, "g6.xlarge ") {
+		t.Errorf("exit code %d %s; with g6.xlarge at $9.99:\n%s", code, errs, after)
+	}
+}
+
 func TestFaultyFlagsSayWhatToDo(t *testing.T) {
 	for want, args := range map[string][]string{
 		"nothing to read; give files or directories with -f, or --from-cluster":                  {},
@@ -48,6 +58,7 @@ func TestFaultyFlagsSayWhatToDo(t *testing.T) {
 		"file.yaml: no such argument; give files with -f":                                        {"file.yaml"},
 		"the spot price is 0 percent of on-demand; use 1 to 100":                                 {"-f", "x", "--spot-price-percent", "0"},
 		`zones are ["a" ""]; name at least one and no empty one, such as us-east-1a`:             {"-f", "x", "--zones", "a,"},
+		"--gpu-catalog-file: reading the file, open nowhere: no such file or directory":          {"-f", "x", "--gpu-catalog-file", "nowhere"},
 		"reading x, no such file or directory":                                                   {"-f", "x"},
 		"there is no NodePool among the input; give the file that has it, or use --from-cluster": {"-f", "-"},
 	} {

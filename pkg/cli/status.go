@@ -13,13 +13,13 @@ import (
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/cluster"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/overview"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/printer"
-	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/catalog"
 )
 
 type statusOptions struct {
 	Streams
 	clock      clock.Clock
 	kubeconfig cluster.Config
+	catalog    catalogFile
 	output     string
 	pools      []string
 
@@ -49,6 +49,7 @@ Exit code: 0 the answer is printed, 2 the cluster could not be read.`,
 		},
 	}
 	addCluster(cmd, &o.kubeconfig)
+	o.catalog.add(cmd)
 	cmd.Flags().StringVarP(&o.output, "output", "o", string(printer.Table), "table, json or yaml")
 	return cmd
 }
@@ -62,7 +63,10 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.Catalog, in.Now = catalog.Default(), o.clock.Now()
+	if in.Catalog, err = o.catalog.read(); err != nil {
+		return err
+	}
+	in.Now = o.clock.Now()
 	have := strings.Join(lo.Map(in.GPUPools, func(p *v1alpha1.GPUPool, _ int) string { return p.Name }), ", ")
 	if unknown := in.Only(o.pools...); len(unknown) > 0 {
 		return fmt.Errorf("GPUPool %s: no such pool; there are %s", strings.Join(unknown, ", "), lo.CoalesceOrEmpty(have, "none"))

@@ -17,13 +17,9 @@ func loadCatalog(name string) (*catalog.Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading --gpu-catalog-file, %w", err)
 	}
-	overrides, err := catalog.Parse(data)
+	corrected, err := catalog.Corrected(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading --gpu-catalog-file=%q, %w", name, err)
-	}
-	corrected, err := catalog.Default().With(overrides)
-	if err != nil {
-		return nil, fmt.Errorf("applying --gpu-catalog-file=%q, %w", name, err)
 	}
 	return corrected, nil
 }
