@@ -61,8 +61,9 @@ func withRBAC() *runtime.Scheme {
 	return s
 }
 
-// at is the time by the clock of the command.
-var at = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+// at is the time by the clock of the command: late enough that nodes, which the API server
+// gives its own time, are all older than their pool's deadline.
+var at = time.Date(2126, 1, 5, 9, 0, 0, 0, time.UTC)
 
 // run runs a verb against the API server.
 func run(args ...string) (out, errs string, code int) {
@@ -264,19 +265,34 @@ var _ = Describe("doctor in a good cluster", Ordered, func() {
 		Expect(env.Client.Create(ctx, role)).To(Succeed())
 		Expect(env.Client.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}}})).To(Succeed())
-		config, err := clientcmd.LoadFromFile(env.ControlPlane.Kubeconfig())
-		Expect(err).ToNot(HaveOccurred())
-		for _, user := range config.AuthInfos {
-			user.Impersonate = "reader"
-		}
-		path := GinkgoT().TempDir() + "/kubeconfig"
-		Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+		path := kubeconfigOf("reader")
 		Eventually(func() []string { // the authorizer learns of the role a moment later
 			r, _ := diagnose("--kubeconfig", path)
 			return r.Notes
 		}).Should(ConsistOf(HavePrefix("ConfigMap could not be read, so that what follows from them is not examined: "), HavePrefix("CustomResourceDefinition could not be read, ")))
 	})
+
+	It("should not call a cluster good of which it may read nothing", func() {
+		out, errs, code := run("doctor", "--kubeconfig", kubeconfigOf("nobody"))
+		Expect(out).To(BeEmpty())
+		Expect(errs).To(And(HavePrefix("neither NodePools nor GPUPools can be read, so that there is nothing to examine: "),
+			ContainSubstring(`User "nobody" cannot list resource "nodepools"`), ContainSubstring(`User "nobody" cannot list resource "gpupools"`)))
+		Expect(code).To(Equal(cli.ExitError))
+	})
 })
+
+// kubeconfigOf writes a kubeconfig that acts as a user.
+func kubeconfigOf(user string) string {
+	GinkgoHelper()
+	config, err := clientcmd.LoadFromFile(env.ControlPlane.Kubeconfig())
+	Expect(err).ToNot(HaveOccurred())
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	path := GinkgoT().TempDir() + "/kubeconfig"
+	Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+	return path
+}
 
 // definitions are copies: an API server's answer is written into what is installed.
 func definitions() []*apiextensionsv1.CustomResourceDefinition {

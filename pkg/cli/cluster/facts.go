@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,7 +22,8 @@ import (
 )
 
 // ReadFacts lists everything that an examination looks at. Kinds that the user may not
-// read are noted in it; that no kind can be read is an error.
+// read are noted in it. Who may read neither NodePools nor GPUPools gets an error: all
+// that is examined follows from them.
 func ReadFacts(ctx context.Context, c client.Reader) (*doctor.Facts, error) {
 	f := &doctor.Facts{Cluster: true, Unread: map[string]string{}}
 	for _, read := range []struct {
@@ -49,6 +51,9 @@ func ReadFacts(ctx context.Context, c client.Reader) (*doctor.Facts, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if nodePools, gpuPools := f.Unread["NodePool"], f.Unread["GPUPool"]; nodePools != "" && gpuPools != "" {
+		return nil, fmt.Errorf("neither NodePools nor GPUPools can be read, so that there is nothing to examine: %s; %s", nodePools, gpuPools)
 	}
 	addPods(f)
 	return f, nil

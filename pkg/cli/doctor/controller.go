@@ -53,13 +53,14 @@ func findController(deployments []*appsv1.Deployment) *controller {
 	return nil
 }
 
-// setting is the value of a flag, or else of an environment variable.
+// setting is the value of a flag, or else of an environment variable. Of what stands
+// there twice the last counts, as it does for a process.
 func (c *controller) setting(env, flag string) string {
 	if c == nil {
 		return ""
 	}
 	args := append(slices.Clone(c.container.Command), c.container.Args...)
-	for i, arg := range args {
+	for i, arg := range slices.Backward(args) {
 		name := strings.TrimLeft(arg, "-")
 		if value, ok := strings.CutPrefix(name, flag+"="); ok {
 			return value
@@ -68,7 +69,7 @@ func (c *controller) setting(env, flag string) string {
 			return args[i+1]
 		}
 	}
-	v, _ := lo.Find(c.container.Env, func(v corev1.EnvVar) bool { return v.Name == env })
+	v, _, _ := lo.FindLastIndexOf(c.container.Env, func(v corev1.EnvVar) bool { return v.Name == env })
 	return v.Value
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	"github.com/samber/lo"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	karpapis "sigs.k8s.io/karpenter/pkg/apis"
@@ -15,8 +16,11 @@ import (
 )
 
 const (
-	overlayCRD = "nodeoverlays.karpenter.sh"
-	bufferCRD  = "capacitybuffers.autoscaling.x-k8s.io"
+	overlayCRD   = "nodeoverlays.karpenter.sh"
+	bufferCRD    = "capacitybuffers.autoscaling.x-k8s.io"
+	nodeClassCRD = "ec2nodeclasses.karpenter.k8s.aws"
+	// crdRelease is the Helm release of the definitions, ours and Karpenter's alike.
+	crdRelease = "karpenter-crd"
 	// maxListed bounds what a finding lists.
 	maxListed = 5
 )
@@ -27,8 +31,9 @@ func (e *examination) definitions() {
 	if !e.complete("CustomResourceDefinition") {
 		return
 	}
-	install := fmt.Sprintf("helm upgrade --install karpenter-crd %s --namespace %s", crdChart, e.controller.namespace())
-	for _, ours := range slices.Concat(karpapis.CRDs, apis.CRDs) {
+	all := charted()
+	install := fmt.Sprintf("helm upgrade --install %s %s --namespace %s", crdRelease, crdChart, e.controller.namespace()) + e.ownership(all)
+	for _, ours := range all {
 		theirs, ok := lo.Find(e.CRDs, func(c *apiextensionsv1.CustomResourceDefinition) bool { return c.Name == ours.Name })
 		if !ok {
 			if consequence := e.without(ours.Name); consequence != "" {
@@ -39,6 +44,21 @@ func (e *examination) definitions() {
 		e.outdated(ours, theirs, install)
 		e.storedVersions(ours, theirs)
 	}
+}
+
+// charted are the definitions of the chart.
+func charted() []*apiextensionsv1.CustomResourceDefinition {
+	nodeClass := lo.Filter(awsapis.CRDs, func(c *apiextensionsv1.CustomResourceDefinition, _ int) bool { return c.Name == nodeClassCRD })
+	return slices.Concat(karpapis.CRDs, nodeClass, apis.CRDs)
+}
+
+// ownership is the flag that Helm needs for definitions that its release of the chart did
+// not install: it refuses them without.
+func (e *examination) ownership(ours []*apiextensionsv1.CustomResourceDefinition) string {
+	foreign := lo.SomeBy(e.CRDs, func(theirs *apiextensionsv1.CustomResourceDefinition) bool {
+		return theirs.Annotations[releaseName] != crdRelease && lo.SomeBy(ours, func(c *apiextensionsv1.CustomResourceDefinition) bool { return c.Name == theirs.Name })
+	})
+	return lo.Ternary(foreign, " --take-ownership", "")
 }
 
 // without says what does not work without a definition; empty where nobody needs it.

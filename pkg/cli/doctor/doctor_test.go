@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	awsapis "github.com/aws/karpenter-provider-aws/pkg/apis"
 	"github.com/google/go-cmp/cmp"
 	"github.com/samber/lo"
 	appsv1 "k8s.io/api/apps/v1"
@@ -121,6 +122,8 @@ func TestOneFaultInGoodManifests(t *testing.T) {
 		"a budget of none": {"values: [g6]}", "values: [g6]}\n  disruption: {budgets: [{nodes: \"0\", reasons: [Empty, Drifted]}]}", []finding{{"Warning BudgetBlocks NodePool shared",
 			"spec.disruption.budgets[0] lets no node go at any time: empty nodes stay, drifted nodes are not replaced", `kubectl patch nodepool shared --type=json --patch '[{"op":"replace","path":"/spec/disruption/budgets/0/nodes","value":"10%"}]'`}}},
 		"a budget of none at night": {"values: [g6]}", "values: [g6]}\n  disruption: {budgets: [{nodes: \"0\", schedule: \"0 22 * * *\", duration: 8h}]}", nil},
+		"a budget of none in a NodePool without a pool": {"metadata:\n  name: shared\n  labels:\n    karpenter-gpu.dev/pool: shared\nspec:",
+			"metadata: {name: plain}\nspec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}, requirements: []}}, disruption: {budgets: [{nodes: \"0\"}]}}\n---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: shared\n  labels:\n    karpenter-gpu.dev/pool: shared\nspec:", nil},
 		"zones and ways to buy of an account": {"{key: karpenter.k8s.aws/instance-family, operator: In, values: [g6]}",
 			"{key: karpenter.k8s.aws/instance-family, operator: In, values: [g6]}\n        - {key: topology.kubernetes.io/zone, operator: In, values: [eu-central-1b]}\n        - {key: karpenter.sh/capacity-type, operator: In, values: [reserved]}", nil},
 		"a strategy that differs": {"strategy: mixed", "strategy: single", []finding{{"Error MIGStrategyDiffers ClusterPolicy cluster-policy",
@@ -160,7 +163,12 @@ func TestOneFaultInGoodManifests(t *testing.T) {
 func whole(t *testing.T) *doctor.Facts {
 	t.Helper()
 	f := facts(t, good(t))
-	f.Cluster, f.CRDs = true, lo.Map(slices.Concat(karpapis.CRDs, apis.CRDs), func(c *crd, _ int) *crd { return c.DeepCopy() })
+	nodeClass := lo.Filter(awsapis.CRDs, func(c *crd, _ int) bool { return c.Name == "ec2nodeclasses.karpenter.k8s.aws" })
+	f.Cluster, f.CRDs = true, lo.Map(slices.Concat(karpapis.CRDs, nodeClass, apis.CRDs), func(c *crd, _ int) *crd {
+		c = c.DeepCopy()
+		c.Annotations = map[string]string{"meta.helm.sh/release-name": "karpenter-crd"}
+		return c
+	})
 	f.Deployments[0].Status.AvailableReplicas = 1
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{karpv1.NodePoolLabelKey: "shared", corev1.LabelInstanceTypeStable: "g6.xlarge"}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeConditionGPUReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(now.Add(-time.Minute))}}
@@ -182,7 +190,20 @@ func TestOneFaultInAGoodCluster(t *testing.T) {
 		"nothing": {func(*doctor.Facts) {}, nil},
 		"GPUPool is not defined": {drop("gpupools.karpenter-gpu.dev"), []finding{{"Error CRDMissing CustomResourceDefinition gpupools.karpenter-gpu.dev",
 			"it is not installed: there can be no GPUPool, and the controller behaves as plain Karpenter", crds}}},
-		"NodeClaim is not defined":             {drop("nodeclaims.karpenter.sh"), []finding{{"Error CRDMissing CustomResourceDefinition nodeclaims.karpenter.sh", "Karpenter cannot start", crds}}},
+		"NodeClaim is not defined":    {drop("nodeclaims.karpenter.sh"), []finding{{"Error CRDMissing CustomResourceDefinition nodeclaims.karpenter.sh", "Karpenter cannot start", crds}}},
+		"EC2NodeClass is not defined": {drop("ec2nodeclasses.karpenter.k8s.aws"), []finding{{"Error CRDMissing CustomResourceDefinition ec2nodeclasses.karpenter.k8s.aws", "Karpenter cannot start", crds}}},
+		"definitions that Helm did not install": {func(f *doctor.Facts) {
+			drop("nodeclaims.karpenter.sh")(f)
+			f.CRDs[0].Annotations = nil
+		}, []finding{{"Error CRDMissing CustomResourceDefinition nodeclaims.karpenter.sh", "Karpenter cannot start", crds + " --take-ownership"}}},
+		"definitions of another release": {func(f *doctor.Facts) {
+			drop("nodeclaims.karpenter.sh")(f)
+			f.CRDs[0].Annotations["meta.helm.sh/release-name"] = "karpenter"
+		}, []finding{{"Error CRDMissing CustomResourceDefinition nodeclaims.karpenter.sh", "Karpenter cannot start", crds + " --take-ownership"}}},
+		"a definition that is none of ours": {func(f *doctor.Facts) {
+			drop("nodeclaims.karpenter.sh")(f)
+			f.CRDs = append(f.CRDs, &crd{ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"}})
+		}, []finding{{"Error CRDMissing CustomResourceDefinition nodeclaims.karpenter.sh", "Karpenter cannot start", crds}}},
 		"buffers are not defined":              {drop("capacitybuffers.autoscaling.x-k8s.io"), []finding{{"Error CRDMissing CustomResourceDefinition capacitybuffers.autoscaling.x-k8s.io", "nothing is kept warm", crds}}},
 		"overlays, which nobody uses, are not": {drop("nodeoverlays.karpenter.sh"), nil},
 		"a definition is older": {func(f *doctor.Facts) {
@@ -205,6 +226,13 @@ func TestOneFaultInAGoodCluster(t *testing.T) {
 			c := &f.Deployments[0].Spec.Template.Spec.Containers[0]
 			c.Env, c.Args = c.Env[:1], []string{"--feature-gates", "CapacityBuffer=true,NodeRepair=true"}
 		}, nil},
+		"feature gates that are given twice": {func(f *doctor.Facts) {
+			c := &f.Deployments[0].Spec.Template.Spec.Containers[0]
+			c.Env = append(c.Env, corev1.EnvVar{Name: "FEATURE_GATES", Value: "NodeRepair=true,CapacityBuffer=false"})
+		}, []finding{{"Error FeatureGateOff Deployment karpenter/karpenter", "the feature gate CapacityBuffer is off", upgrade + "settings.featureGates.capacityBuffer=true"}}},
+		"a flag that is given twice": {func(f *doctor.Facts) {
+			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=NodeRepair=false", "--feature-gates", "CapacityBuffer=true,NodeRepair=true"}
+		}, nil},
 		"a NodeClass is missing": {func(f *doctor.Facts) { f.NodeClasses[0].SetName("gpus") }, []finding{
 			{"Error NodeClassMissing NodePool partitions", "EC2NodeClass gpu, which it refers to, does not exist", `kubectl patch nodepool partitions --type=merge --patch '{"spec":{"template":{"spec":{"nodeClassRef":{"name":"gpus"}}}}}'`},
 			{"Error NodeClassMissing NodePool shared", "", `kubectl patch nodepool shared --type=merge --patch '{"spec":{"template":{"spec":{"nodeClassRef":{"name":"gpus"}}}}}'`}}},
@@ -220,8 +248,17 @@ func TestOneFaultInAGoodCluster(t *testing.T) {
 				p.Spec.Readiness.Gate = v1alpha1.GateNone
 			}
 		}, nil},
-		"an agent of the image reports":  {func(f *doctor.Facts) { f.DaemonSets = nil }, nil},
-		"no agent on a node":             {func(f *doctor.Facts) { f.Nodes[0].Status.Conditions = nil }, []finding{{"Warning AgentNotOnNode GPUPool shared", "no GPU agent runs on node-1", show}}},
+		"an agent of the image reports": {func(f *doctor.Facts) { f.DaemonSets = nil }, nil},
+		"no agent on a node":            {func(f *doctor.Facts) { f.Nodes[0].Status.Conditions = nil }, []finding{{"Warning AgentNotOnNode GPUPool shared", "no GPU agent runs on node-1", show}}},
+		"no agent on a node that is booting": {func(f *doctor.Facts) {
+			f.Nodes[0].Status.Conditions, f.Nodes[0].CreationTimestamp = nil, metav1.NewTime(now.Add(-f.GPUPools[0].Spec.Readiness.GetDeadline()))
+		}, nil},
+		"no agent on a node whose pool waits no longer": {func(f *doctor.Facts) {
+			for _, p := range f.GPUPools {
+				p.Spec.Readiness.Deadline = &metav1.Duration{Duration: 2 * time.Minute}
+			}
+			f.Nodes[0].Status.Conditions, f.Nodes[0].CreationTimestamp = nil, metav1.NewTime(now.Add(-3*time.Minute))
+		}, []finding{{"Warning AgentNotOnNode GPUPool shared", "no GPU agent runs on node-1", show}}},
 		"an agent that has just started": {func(f *doctor.Facts) { f.Nodes[0].Status.Conditions, f.Pods = nil, []*corev1.Pod{agentPod("node-1")} }, nil},
 		"a node without GPUs": {func(f *doctor.Facts) {
 			f.Nodes[0].Status.Conditions, f.Nodes[0].Labels[corev1.LabelInstanceTypeStable] = nil, "m7i.large"

@@ -120,14 +120,16 @@ func (e *examination) nodesOf(pool *pools.Pool) []*corev1.Node {
 	return out
 }
 
-// reports tells of nodes without an agent, and of agents that have fallen silent.
+// reports tells of nodes without an agent, and of agents that have fallen silent. A node
+// gets the time that its pool gives it to become ready: an agent's container does not
+// start before the driver is loaded.
 func (e *examination) reports(pool *pools.Pool, nodes []*corev1.Node) {
 	var absent, silent []string
-	patience := missed * e.heartbeat()
+	patience, boot := missed*e.heartbeat(), pool.GPUPool.Spec.Readiness.GetDeadline()
 	for _, n := range nodes {
 		condition := readiness.Condition(n)
 		switch {
-		case condition == nil && !e.agentOn(n):
+		case condition == nil && e.Now.Sub(n.CreationTimestamp.Time) > boot && !e.agentOn(n):
 			absent = append(absent, n.Name)
 		case condition != nil && e.Now.Sub(condition.LastHeartbeatTime.Time) > patience:
 			silent = append(silent, n.Name)

@@ -165,9 +165,13 @@ func labelsOf(types []*corecloudprovider.InstanceType) []map[string]string {
 	return out
 }
 
-// budgets looks for disruption budgets that never let a node go.
+// budgets looks for disruption budgets that never let a node go. Those of NodePools that
+// ask for no GPUPool are their owner's own affair.
 func (e *examination) budgets() {
 	for _, np := range e.nodePools {
+		if np.Labels[v1alpha1.PoolLabelKey] == "" {
+			continue
+		}
 		for i, b := range np.Spec.Disruption.Budgets {
 			if b.Nodes != "0" && b.Nodes != "0%" || b.Schedule != nil {
 				continue
