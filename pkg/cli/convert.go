@@ -33,8 +33,9 @@ func newConvert(s Streams) *cobra.Command {
   tensor-fusion.ai/v1 GPUPool               a GPUPool, and a NodePool
 
 Objects of the present versions pass through. What cannot be carried over, or only with
-another meaning, is said on standard error and in comments of the result. The result is
-held to the rules that the API server holds it to. Nothing is read but the files.
+another meaning, is said on standard error and in comments of the result. NodePools and
+GPUPools are held to the rules that the API server holds them to. Nothing is read but
+the files.
 
 Exit code: 0 all was carried over, 1 something was not, 2 the input or the result is wrong.`,
 		Example: `  kubectl gpupool convert -f examples/convert/v1beta1.yaml

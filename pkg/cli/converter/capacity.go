@@ -25,6 +25,8 @@ const (
 	maxResources  = "capacityConfig.maxResources"
 	warmResources = "capacityConfig.warmResources"
 	budget        = provisioner + "budget"
+	// maxPrice is the most that pricePerHour takes: nine digits before the point.
+	maxPrice = 999999999
 	// warmName is the name of the warm entry.
 	warmName = "tensor-fusion"
 )
@@ -67,6 +69,7 @@ func (s *source) gpus(path string, model catalog.Model, why string, round func(f
 			s.lose(path+"."+key, "pools count GPUs; vram decides about their number")
 		}
 	}
+	s.others(path, fields, "tflops", "cpu", "memory", "vram")
 	text, isText := fields["vram"].(string)
 	if !isText {
 		text = compact(fields["vram"])
@@ -86,6 +89,13 @@ func (s *source) gpus(path string, model catalog.Model, why string, round func(f
 	gpus := int64(round(float64(vram.Value()) / (float64(model.MemoryMiB) * (1 << 20))))
 	s.lose(path+".vram", "carried over as %d GPUs (%s, %d MiB each), which are counted whole", gpus, model.Product, model.MemoryMiB)
 	return gpus, true
+}
+
+// others reports the fields of an object that was taken but those that are known, sorted.
+func (s *source) others(path string, fields map[string]any, known ...string) {
+	for _, other := range leaves(lo.OmitByKeys(fields, known), path) {
+		s.lose(other, "has no counterpart")
+	}
 }
 
 // model is the one GPU model that the NodePool's requirements leave; why tells why there
@@ -137,21 +147,13 @@ func (s *source) price() (string, bool) {
 	if !ok {
 		return "", false
 	}
-	least := math.Inf(1)
-	for _, p := range periods {
-		text, isText := fields[p.field].(string)
-		if !isText && fields[p.field] != nil {
-			text = compact(fields[p.field])
-		}
-		text = cmp.Or(text, p.fallback)
-		amount, err := strconv.ParseFloat(text, 64)
-		if err != nil || amount < 0 || math.IsNaN(amount) {
-			s.lose(budget+"."+p.field, "%q is no amount of dollars", text)
-			continue
-		}
-		least = min(least, amount/p.hours)
-	}
-	if math.IsInf(least, 1) || least > 999999999 {
+	s.others(budget, fields, "budgetPerDay", "budgetPerMonth", "budgetPerQuarter", "budgetExceedStrategy")
+	least := s.leastHourly(fields)
+	switch {
+	case math.IsInf(least, 1): // each period has been told of
+		return "", false
+	case least > maxPrice:
+		s.lose(budget, "is more than $%d an hour, the most that spec.limits.pricePerHour can say; no limit is set", maxPrice)
 		return "", false
 	}
 	hourly := strconv.FormatFloat(math.Floor(least*100)/100, 'f', 2, 64)
@@ -161,4 +163,24 @@ func (s *source) price() (string, bool) {
 	}
 	s.lose(budget, "carried over as spec.limits.pricePerHour: %q, which stops launches and ends no node", hourly)
 	return hourly, true
+}
+
+// leastHourly is the least that a period's budget is an hour; infinite where none can be
+// read.
+func (s *source) leastHourly(fields map[string]any) float64 {
+	least := math.Inf(1)
+	for _, p := range periods {
+		text, isText := fields[p.field].(string)
+		if !isText && fields[p.field] != nil {
+			text = compact(fields[p.field])
+		}
+		text = cmp.Or(text, p.fallback)
+		amount, err := strconv.ParseFloat(text, 64)
+		if err != nil || amount < 0 || math.IsNaN(amount) || math.IsInf(amount, 0) {
+			s.lose(budget+"."+p.field, "%q is no amount of dollars", text)
+			continue
+		}
+		least = min(least, amount/p.hours)
+	}
+	return least
 }

@@ -222,9 +222,47 @@ func TestTensorFusion(t *testing.T) {
 				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuNodeLabels[kubernetes.io/hostname]: Karpenter allows no NodePool to set it",
 				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.karpenterNodeClassRef: is not given, so that EC2NodeClass default is referred to; create it, or name another",
 				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.nodeClass: a GPUNodeClass is no NodeClass of Karpenter; put what it says into the EC2NodeClass",
-				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuRequirements[0]: only NVIDIA's GPUs are handled, and [AMD] is asked for",
+				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuRequirements[0]: only NVIDIA's GPUs are handled, and In [AMD] is asked for",
 				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.cpuTaints: nodes without GPUs are for a NodePool of their own",
 			},
+		},
+		"a vendor that is excluded, and any vendor": {
+			spec: manager + "{" + class + ", gpuRequirements: [{key: tensor-fusion.ai/gpu-vendor, operator: NotIn, values: [nvidia]}, {key: tensor-fusion.ai/gpu-vendor, operator: Exists}, {key: tensor-fusion.ai/gpu-vendor, values: [NVIDIA]}]}", nodePools: 1, pool: map[string]any{},
+			losses: []string{
+				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuRequirements[0]: only NVIDIA's GPUs are handled, and NotIn [nvidia] is asked for",
+				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuRequirements[1]: only NVIDIA's GPUs are handled, and Exists is asked for",
+			},
+		},
+		"fields of amounts and budgets that nobody knows": {
+			spec: "  capacityConfig: {maxResources: {vram: 100Gi, disk: 1Ti, bandwidth: 9}, warmResources: {vram: 50Gi, slots: {a: 1}}}\n" +
+				manager + "{" + class + ", " + l40s + ", budget: {budgetExceedStrategy: AlertAndTerminateVM, currency: EUR, budgetPerYear: 1}}", nodePools: 1,
+			pool: map[string]any{"limits": map[string]any{"gpus": int64(2), "pricePerHour": "1.36"}, "warm": []any{map[string]any{"name": "tensor-fusion", "gpus": int64(2)}}},
+			losses: []string{
+				"GPUPool tf: spec.capacityConfig.maxResources.bandwidth: has no counterpart",
+				"GPUPool tf: spec.capacityConfig.maxResources.disk: has no counterpart",
+				"GPUPool tf: spec.capacityConfig.maxResources.vram: carried over as 2 GPUs (NVIDIA L40S, 46068 MiB each), which are counted whole",
+				"GPUPool tf: spec.capacityConfig.warmResources.slots.a: has no counterpart",
+				"GPUPool tf: spec.capacityConfig.warmResources.vram: carried over as 2 GPUs (NVIDIA L40S, 46068 MiB each), which are counted whole",
+				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget.budgetPerYear: has no counterpart",
+				"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget.currency: has no counterpart",
+				`GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget: carried over as spec.limits.pricePerHour: "1.36", which stops launches and ends no node`,
+			},
+		},
+		"a budget beyond all prices": {
+			spec: manager + "{" + class + ", budget: {budgetExceedStrategy: AlertAndTerminateVM, budgetPerDay: \"1e15\", budgetPerMonth: \"1e15\", budgetPerQuarter: \"1e15\"}}", nodePools: 1, pool: map[string]any{},
+			losses: []string{"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget: is more than $999999999 an hour, the most that spec.limits.pricePerHour can say; no limit is set"},
+		},
+		"budgets without end": {
+			spec: manager + "{" + class + ", budget: {budgetExceedStrategy: AlertAndTerminateVM, budgetPerDay: inf, budgetPerMonth: inf, budgetPerQuarter: inf}}", nodePools: 1, pool: map[string]any{},
+			losses: []string{
+				`GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget.budgetPerDay: "inf" is no amount of dollars`,
+				`GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget.budgetPerMonth: "inf" is no amount of dollars`,
+				`GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.budget.budgetPerQuarter: "inf" is no amount of dollars`,
+			},
+		},
+		"NVIDIA at another provider": {
+			spec: manager + "{karpenterNodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: gpu}, gpuRequirements: [{key: tensor-fusion.ai/gpu-vendor, values: [nvidia]}]}", nodePools: 1, pool: map[string]any{},
+			losses: []string{"GPUPool tf: spec.nodeManagerConfig.nodeProvisioner.gpuRequirements[0]: tensor-fusion.ai/gpu-vendor has another name at each provider; write that of yours"},
 		},
 		"another provider": {
 			spec: "  capacityConfig: {warmResources: {vram: 1Gi}}\n" + manager + "{karpenterNodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: gpu}, " + l40s + "}", nodePools: 1, pool: map[string]any{},
@@ -249,6 +287,20 @@ func TestTensorFusion(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestMetadataOfAClusterIsTold: its pools are several objects, and its labels are nobody's.
+func TestMetadataOfAClusterIsTold(t *testing.T) {
+	r, err := convert(t, "apiVersion: tensor-fusion.ai/v1\nkind: TensorFusionCluster\nmetadata: {name: c, labels: {team: vision, cost: \"7\"}, annotations: {kubectl.kubernetes.io/last-applied-configuration: x, owner: me}}\nspec: {}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{
+		"TensorFusionCluster c: metadata.labels: each pool becomes an object of its own; put cost, team on those that need it",
+		"TensorFusionCluster c: metadata.annotations: each pool becomes an object of its own; put owner on those that need it",
+	}, lines(r.Losses)); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -4,8 +4,9 @@
 //
 // Nothing is dropped silently. A conversion takes the fields that it understands out of
 // a copy of the object; whatever is left at the end is reported, with the reason where one
-// is known. What is carried over with another meaning is reported too. The result is held
-// to the rules that an API server would hold it to.
+// is known. What is carried over with another meaning is reported too. NodePools and
+// GPUPools of the result are held to the rules that an API server would hold them to;
+// EC2NodeClasses are not.
 //
 // It reads no cluster: status, and what only a cluster knows, such as the defaults of
 // another project's chart, are not looked up.

@@ -37,6 +37,11 @@ const (
 func (c *conversion) tensorFusionCluster(ctx context.Context, d manifest.Document) error {
 	s := newSource(d)
 	pools, _ := take[[]any](s, "spec.gpuPools")
+	for _, key := range []string{"labels", "annotations"} {
+		if given, ok := metadata(d.Object)[key].(map[string]any); ok {
+			s.lose("metadata."+key, "each pool becomes an object of its own; put %s on those that need it", strings.Join(slices.Sorted(maps.Keys(given)), ", "))
+		}
+	}
 	s.drop("spec.computingVendor", "Karpenter reaches the cloud with the role of its own ServiceAccount; put what launches need into the EC2NodeClass")
 	for i, p := range pools {
 		definition, ok := p.(map[string]any)
@@ -207,7 +212,7 @@ func (s *source) requirements(onAWS bool) []any {
 		if r["operator"] == nil || r["operator"] == "" {
 			r["operator"] = "In" // TensorFusion's default
 		}
-		if s.vendor(r, at) || !s.rename(r, at, onAWS) {
+		if s.vendor(r, at, onAWS) || !s.rename(r, at, onAWS) {
 			continue
 		}
 		out = append(out, r)
@@ -218,16 +223,27 @@ func (s *source) requirements(onAWS bool) []any {
 	return out
 }
 
-// vendor says whether a requirement is the one for a vendor, which goes.
-func (s *source) vendor(r map[string]any, at string) bool {
+// vendor says whether a requirement is the one for a vendor, which goes. On AWS one for
+// NVIDIA takes its place, which says the same as In [nvidia] alone.
+func (s *source) vendor(r map[string]any, at string, onAWS bool) bool {
 	if r["key"] != vendorKey {
 		return false
 	}
-	if values := fmt.Sprint(r["values"]); !strings.EqualFold(values, "[nvidia]") {
-		s.lose(at, "only NVIDIA's GPUs are handled, and %s is asked for", values)
+	asked := fmt.Sprint(r["operator"])
+	if values, ok := r["values"].([]any); ok && len(values) > 0 {
+		asked += " " + fmt.Sprint(values)
+	}
+	switch {
+	case !strings.EqualFold(asked, "In [nvidia]"):
+		s.lose(at, "only NVIDIA's GPUs are handled, and %s is asked for", asked)
+	case !onAWS:
+		s.lose(at, otherName, vendorKey)
 	}
 	return true
 }
+
+// otherName says of a requirement that this program knows no name for.
+const otherName = "%s has another name at each provider; write that of yours"
 
 // rename gives a requirement AWS's name; ok is false where there is none.
 func (s *source) rename(r map[string]any, at string, onAWS bool) (ok bool) {
@@ -237,7 +253,7 @@ func (s *source) rename(r map[string]any, at string, onAWS bool) (ok bool) {
 	case !known:
 		return true
 	case !onAWS:
-		s.lose(at, "%s has another name at each provider; write that of yours", key)
+		s.lose(at, otherName, key)
 		return false
 	}
 	r["key"] = aws
