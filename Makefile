@@ -105,14 +105,15 @@ helm: check-go ## Build Helm from its module into bin/
 	@test -x $(BIN)/helm || go -C tools/helm build -ldflags="-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
 
 charts: helm controlplane ## Test the charts, the upgrade from Karpenter and the way back with the real Helm
-	KPGPU_REQUIRE_HELM=1 $(TEST_ENV) go test -count=1 ./test/charts ./test/docs
+	@command -v kubectl >/dev/null || { echo "kubectl was not found, by which the commands of docs are run: install it, then run make again"; exit 1; }
+	KPGPU_REQUIRE_HELM=1 KPGPU_REQUIRE_KUBECTL=1 $(TEST_ENV) go test -count=1 ./test/charts ./test/docs
 
 images: ## Build both images for every platform with BuildKit (REGISTRY=…, VERSION=…, PUSH=1); docs/releasing.md tells what that needs
 	@command -v docker >/dev/null || { echo "docker was not found: install it with buildx, or build the controller's image with ko, as docs/releasing.md tells"; exit 1; }
 	docker buildx build --platform $(PLATFORMS) --file cmd/controller/Dockerfile --build-arg VERSION=$(KARPENTER)+gpu.$(VERSION) --tag $(REGISTRY)/controller:$(VERSION) $(if $(PUSH),--push) .
 	docker buildx build --platform $(PLATFORMS) --file cmd/agent/Dockerfile --tag $(REGISTRY)/agent:$(VERSION) $(if $(PUSH),--push) .
 
-generate: check-go ## Regenerate CRDs, deep copies and the reference of GPUPool
+generate: check-go helm ## Regenerate CRDs, deep copies and the reference of GPUPool
 	go generate ./pkg/apis
 	go test ./pkg/apis/internal/reference -update
 	go test ./test/charts -run Generated -update

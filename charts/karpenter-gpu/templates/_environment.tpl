@@ -2,7 +2,7 @@
 Settings become environment variables, each under the name that Karpenter reads. A setting that
 is empty, false or zero is left out, as in Karpenter's own chart: the controller's default holds.
 */}}
-{{- define "karpenter-gpu.environment" -}}
+{{- define "karpenter-gpu.ownEnvironment" -}}
 {{- $settings := .Values.settings -}}
 {{- $dra := include "karpenter-gpu.dra" . | fromYaml -}}
 {{- if and $settings.legacyNodeRepair $settings.featureGates.terminateFirstRepair -}}
@@ -65,9 +65,6 @@ is empty, false or zero is left out, as in Karpenter's own chart: the controller
 - name: GPU_CATALOG_FILE
   value: /etc/karpenter-gpu/catalog.yaml
 {{- end }}
-{{- with .Values.controller.env }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{/* The value of FEATURE_GATES. A gate is the setting's name with a capital. */}}
@@ -102,4 +99,19 @@ the gate would do nothing.
 draNVIDIAGPU: {{ $gpu }}
 draEFA: {{ $efa }}
 ignoreDRARequests: {{ and (not (or $gpu $efa)) (or (kindIs "invalid" $settings.ignoreDRARequests) $settings.ignoreDRARequests) }}
+{{- end -}}
+
+{{/*
+The environment of the container. A variable of controller.env takes the place of ours: server-side
+apply refuses a name that stands twice.
+*/}}
+{{- define "karpenter-gpu.environment" -}}
+{{- $theirs := .Values.controller.env | default list -}}
+{{- $names := list -}}
+{{- range $theirs }}{{- $names = append $names .name }}{{- end -}}
+{{- $environment := list -}}
+{{- range include "karpenter-gpu.ownEnvironment" . | fromYamlArray -}}
+{{- if not (has .name $names) }}{{- $environment = append $environment . }}{{- end -}}
+{{- end -}}
+{{- concat $environment $theirs | toYaml -}}
 {{- end -}}
