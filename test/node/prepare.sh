@@ -14,6 +14,8 @@ capabilities=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
 # CAP_SYS_ADMIN is bit 21.
 [ $((0x$capabilities >> 21 & 1)) = 1 ] || skip "root lacks CAP_SYS_ADMIN here: run it outside a container, or in a privileged one"
 
+grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || skip "the kernel has no overlay file system"
+
 missing=
 want() {
 	for path in $2; do
@@ -24,7 +26,9 @@ want() {
 want containerd containerd
 want containerd ctr
 want runc runc
-want containernetworking-plugins "/usr/lib/cni/bridge /opt/cni/bin/bridge /usr/libexec/cni/bridge"
+for plugin in bridge host-local loopback; do
+	want containernetworking-plugins "/usr/lib/cni/$plugin /opt/cni/bin/$plugin /usr/libexec/cni/$plugin"
+done
 want gcc "cc gcc"
 [ -e /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 [ -n "$missing" ] || exit 0
@@ -35,3 +39,7 @@ echo "e2e-node: installing$missing"
 apt-get update -qq
 # shellcheck disable=SC2086 # words
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+# The machine has a containerd of its own; the service that the package starts is not wanted.
+case " $missing " in *" containerd "*)
+	if [ -d /run/systemd/system ]; then systemctl disable --now --quiet containerd.service; fi ;;
+esac
