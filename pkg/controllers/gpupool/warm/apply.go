@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/samber/lo"
@@ -45,25 +46,29 @@ func ours(o client.Object, p *v1alpha1.GPUPool) bool {
 }
 
 // apply writes what has changed, and deletes what no entry wants any more. An entry whose
-// reference cannot be followed keeps what it has: a workload that is being replaced would
-// lose its space otherwise.
+// reference cannot be followed keeps what it has while a window is open: a workload that is
+// being replaced would lose its space otherwise. What cannot be written is told on its entry,
+// and the others go on; the error is of all that failed.
 func (c *Controller) apply(ctx context.Context, p *v1alpha1.GPUPool, demands []*demand, buffers []*autoscalingv1beta1.CapacityBuffer) error {
 	byKey := lo.KeyBy(buffers, func(b *autoscalingv1beta1.CapacityBuffer) types.NamespacedName { return client.ObjectKeyFromObject(b) })
 	wanted, kept := map[types.NamespacedName]bool{}, map[string]bool{}
+	var failed []error
 	for _, d := range demands {
-		kept[d.entry.Name] = d.problem != nil
+		kept[d.entry.Name] = d.keeps
 		for _, s := range d.slots {
 			wanted[s.key] = true
 			if taken, err := c.applySlot(ctx, p, d, s, byKey[s.key]); err != nil {
-				return err
+				failed = append(failed, err)
+				d.problem = &problem{v1alpha1.ReasonFilling, "its buffer cannot be written: " + err.Error()}
 			} else if taken != "" {
 				d.problem = &problem{v1alpha1.ReasonFilling, taken}
 			}
 		}
 	}
-	return c.prune(ctx, p, buffers, func(o client.Object) bool {
+	failed = append(failed, c.prune(ctx, p, buffers, func(o client.Object) bool {
 		return wanted[client.ObjectKeyFromObject(o)] || kept[o.GetLabels()[v1alpha1.WarmLabelKey]]
-	})
+	}))
+	return errors.Join(failed...)
 }
 
 // applySlot brings one buffer with its template to what is wanted. taken says that an object
@@ -136,13 +141,14 @@ func (c *Controller) prune(ctx context.Context, p *v1alpha1.GPUPool, buffers []*
 	for i := range templates.Items {
 		all = append(all, &templates.Items[i])
 	}
+	var failed []error
 	for _, o := range all {
 		if !ours(o, p) || keep(o) || !o.GetDeletionTimestamp().IsZero() {
 			continue
 		}
 		if err := c.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %T %s, %w", o, client.ObjectKeyFromObject(o), err)
+			failed = append(failed, fmt.Errorf("deleting %T %s, %w", o, client.ObjectKeyFromObject(o), err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }

@@ -20,6 +20,7 @@ package warm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -94,6 +95,9 @@ type Controller struct {
 
 	mu     sync.Mutex
 	looked map[string]look
+	// swept are the pools of which this process has deleted what no entry wants. Entries may
+	// have been removed before it started, while the feature gate was off.
+	swept map[string]bool
 }
 
 // look is when a pool was last looked at, and in which version.
@@ -104,7 +108,7 @@ type look struct {
 
 // NewController returns a Controller.
 func NewController(o Options) *Controller {
-	return &Controller{Options: o, puller: prepull.NewPuller(o.Clock, o.Client, o.Namespace), looked: map[string]look{}}
+	return &Controller{Options: o, puller: prepull.NewPuller(o.Clock, o.Client, o.Namespace), looked: map[string]look{}, swept: map[string]bool{}}
 }
 
 // Name is the controller's name in logs and metrics.
@@ -113,7 +117,7 @@ func (c *Controller) Name() string { return "gpupool.warm" }
 // Reconcile renders the entries of one pool and tells how they fare.
 func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.GPUPool) (reconcile.Result, error) {
 	ctx = injection.WithControllerName(ctx, c.Name())
-	if !p.DeletionTimestamp.IsZero() || len(p.Spec.Warm) == 0 && len(p.Status.Warm) == 0 && !hasCondition(p) {
+	if !p.DeletionTimestamp.IsZero() || c.idle(ctx, p) {
 		return reconcile.Result{}, nil
 	}
 	if wait := c.wait(p); wait > 0 {
@@ -128,54 +132,60 @@ func (c *Controller) Reconcile(ctx context.Context, p *v1alpha1.GPUPool) (reconc
 func (c *Controller) keep(ctx context.Context, p *v1alpha1.GPUPool, pool *pools.Pool) (reconcile.Result, error) {
 	stored, now := p.DeepCopy(), c.Clock.Now()
 	var demands []*demand
-	var err error
+	var failed error
 	if options.FromContext(ctx).FeatureGates.CapacityBuffer {
-		demands, err = c.render(ctx, p, pool, now)
+		var err error
+		demands, failed, err = c.render(ctx, p, pool, now)
+		c.noteSwept(p.Name, failed == nil && err == nil)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
 	} else {
 		demands = lo.Map(p.Spec.Warm, func(_ v1alpha1.WarmCapacity, i int) *demand {
 			return &demand{entry: &p.Spec.Warm[i], problem: gateOff()}
 		})
 	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	c.tell(p, stored, demands, now)
 	if err := c.patch(ctx, p, stored); err != nil {
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: settle}, nil
+			return reconcile.Result{RequeueAfter: settle}, failed
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, errors.Join(failed, client.IgnoreNotFound(err))
+	}
+	if failed != nil {
+		return reconcile.Result{}, failed
 	}
 	return reconcile.Result{RequeueAfter: due(demands, now)}, nil
 }
 
-// render brings buffers, templates and pullers to what the entries want, and counts.
-func (c *Controller) render(ctx context.Context, p *v1alpha1.GPUPool, pool *pools.Pool, now time.Time) ([]*demand, error) {
+// render brings buffers, templates and pullers to what the entries want, and counts. failed
+// is what could not be written or deleted: the demands stand all the same, and tell of it.
+func (c *Controller) render(ctx context.Context, p *v1alpha1.GPUPool, pool *pools.Pool, now time.Time) (demands []*demand, failed, err error) {
 	members, err := c.members(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	buffers, err := c.buffers(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var demands []*demand
 	own := foreign(buffers, p)
 	for i := range p.Spec.Warm {
 		d, err := c.demand(ctx, p, pool, &p.Spec.Warm[i], members, now)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := c.credit(ctx, p, d, own); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		c.bound(ctx, d, members)
+		c.bound(ctx, d, buffers, members)
 		demands = append(demands, d)
 	}
-	if err := c.apply(ctx, p, demands, buffers); err != nil {
-		return nil, err
+	failed = c.apply(ctx, p, demands, buffers)
+	if err := c.count(ctx, p, demands); err != nil {
+		return nil, failed, errors.Join(failed, err)
 	}
-	return demands, c.count(ctx, p, demands)
+	return demands, failed, nil
 }
 
 func (c *Controller) members(ctx context.Context, p *v1alpha1.GPUPool) ([]*karpv1.NodePool, error) {
@@ -228,6 +238,30 @@ func (c *Controller) wait(p *v1alpha1.GPUPool) time.Duration {
 	return 0
 }
 
+// idle reports whether a pool has no entries, nor anything left of some.
+func (c *Controller) idle(ctx context.Context, p *v1alpha1.GPUPool) bool {
+	if len(p.Spec.Warm) > 0 || len(p.Status.Warm) > 0 || hasCondition(p) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.swept[p.Name] || !options.FromContext(ctx).FeatureGates.CapacityBuffer
+}
+
+func (c *Controller) noteSwept(pool string, done bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.swept[pool] = done
+}
+
+// forgetPool drops what is remembered of a pool that is gone.
+func (c *Controller) forgetPool(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.looked, name)
+	delete(c.swept, name)
+}
+
 func hasCondition(p *v1alpha1.GPUPool) bool {
 	return lo.ContainsBy(p.Status.Conditions, func(cond operatorstatus.Condition) bool { return cond.Type == v1alpha1.ConditionTypeWarmCapacityReady })
 }
@@ -261,6 +295,7 @@ func (c *Controller) lookUp(ctx context.Context, req reconcile.Request) (reconci
 	p := &v1alpha1.GPUPool{}
 	if err := c.Client.Get(ctx, req.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
+			c.forgetPool(req.Name)
 			return reconcile.Result{}, c.puller.Forget(ctx, req.Name)
 		}
 		return reconcile.Result{}, err

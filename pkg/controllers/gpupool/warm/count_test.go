@@ -138,8 +138,35 @@ var _ = Describe("A price", func() {
 		Expect(replicas(day)).To(Equal(2))
 	})
 
+	It("should not give up what is paid for after a restart, until the provisioner has looked", func() {
+		keep()
+		ExpectApplied(ctx, env.Client, node("a", true), node("b", true), node("c", true), node("d", true))
+		placed(day, "10", "a", "b", "c", "d")
+		cloud.InstanceTypes = []*cloudprovider.InstanceType{gpuType("gpu1", 1, 40)}
+		again(ctx)
+		Expect(replicas(day)).To(Equal(4))
+		start()
+		again(ctx)
+		Expect(replicas(day)).To(Equal(4))
+		condition("False", v1alpha1.ReasonFilling, "day: 4 of 4 ready: no more is asked for until the provisioner has looked at what is held, since maxPricePerHour is to cover both")
+		placed(day, "10", "a", "b", "c", "d")
+		again(ctx)
+		Expect(replicas(day)).To(Equal(4))
+		condition("False", v1alpha1.ReasonBudgetReached, "day: 4 of 4 ready: maxPricePerHour=45 does not cover the full amount; raise it, or hold less")
+	})
+
+	It("should tell that what is held costs more", func() {
+		keep()
+		ExpectApplied(ctx, env.Client, node("a", true), node("b", true))
+		placed(day, "30", "a", "b")
+		again(ctx)
+		Expect(replicas(day)).To(Equal(2), "one that is held, and what the rest buys")
+		condition("False", v1alpha1.ReasonBudgetReached, "day: 2 of 2 ready: the nodes that hold it cost $60.00 an hour, more than maxPricePerHour=45; raise it, hold less, or delete the NodeClaim of a node that is too dear")
+	})
+
 	It("should ask for all when the price is raised", func() {
 		keep()
+		spaces.Note(map[types.NamespacedName]provisioning.Space{})
 		pool.Spec.Warm[0].MaxPricePerHour = lo.ToPtr("80")
 		keep()
 		Expect(replicas(day)).To(Equal(8))
@@ -205,6 +232,22 @@ var _ = Describe("Images", func() {
 		placed(day, "10", names[4:]...)
 		again(ctx)
 		Expect(lo.Map(pullers(), func(p corev1.Pod, _ int) string { return p.Spec.NodeName })).To(ConsistOf(names[4:]))
+	})
+
+	It("should be pulled to the next nodes where they cannot be pulled to the first", func() {
+		pool.Spec.Warm[0].GPUs = lo.ToPtr[int32](14)
+		keep()
+		names := lo.Times(14, func(i int) string { return fmt.Sprintf("n%02d", i) })
+		for _, n := range names {
+			ExpectApplied(ctx, env.Client, node(n, true))
+		}
+		placed(day, "10", names...)
+		again(ctx)
+		for _, p := range pullers() {
+			pulls(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}})
+		}
+		again(ctx)
+		Expect(pullers()).To(HaveLen(14))
 	})
 
 	It("should be pulled anew when the entry wants others", func() {

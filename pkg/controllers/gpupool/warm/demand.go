@@ -27,6 +27,8 @@ type demand struct {
 	changes    bool
 	// problem is what keeps the entry from being held; nil if nothing does.
 	problem *problem
+	// keeps says that what was rendered stays: the reference is missing, and a window is open.
+	keeps bool
 	tally
 }
 
@@ -71,6 +73,7 @@ func (c *Controller) demand(ctx context.Context, p *v1alpha1.GPUPool, pool *pool
 	if err := c.shape(ctx, p, pool, d); err != nil {
 		return nil, err
 	}
+	d.keeps = share > 0 && d.problem != nil && d.problem.reason == v1alpha1.ReasonReferenceNotFound
 	for _, s := range d.slots {
 		s.wanted = warm.Amount(s.wanted, share)
 		aim(&s.template, p, entry, members)
@@ -169,11 +172,12 @@ func (c *Controller) refer(ctx context.Context, p *v1alpha1.GPUPool, d *demand) 
 }
 
 // name is what the objects made for an entry are called, in the controller's namespace. A
-// profile tells the buffers of one entry apart.
+// profile tells the buffers of one entry apart: "1g.24gb+me" is "1g-24gb--me" there, since
+// "1g.24gb-me" is another.
 func (c *Controller) name(p *v1alpha1.GPUPool, entry *v1alpha1.WarmCapacity, profile string) types.NamespacedName {
 	name := p.Name + "." + entry.Name
 	if profile != "" {
-		name += "." + strings.NewReplacer("+", "-", ".", "-").Replace(profile)
+		name += "." + strings.NewReplacer("+", "--", ".", "-").Replace(profile)
 	}
 	return types.NamespacedName{Namespace: c.Namespace, Name: name}
 }

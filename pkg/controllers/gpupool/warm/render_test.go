@@ -1,6 +1,10 @@
 package warm_test
 
 import (
+	"context"
+	"errors"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/samber/lo"
@@ -9,11 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	autoscalingv1beta1 "sigs.k8s.io/karpenter/pkg/apis/autoscaling/v1beta1"
 	coretest "sigs.k8s.io/karpenter/pkg/test"
 	. "sigs.k8s.io/karpenter/pkg/test/expectations"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/pools"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/gpu/sharing"
 )
 
@@ -32,6 +40,28 @@ func expressions(t *corev1.PodTemplate) []corev1.NodeSelectorRequirement {
 
 func in(key string, values ...string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}
+}
+
+// gone expects that nothing is rendered under a name.
+func gone(k types.NamespacedName) {
+	GinkgoHelper()
+	Expect(apierrors.IsNotFound(env.Client.Get(ctx, k, &autoscalingv1beta1.CapacityBuffer{}))).To(BeTrue())
+	Expect(apierrors.IsNotFound(env.Client.Get(ctx, k, &corev1.PodTemplate{}))).To(BeTrue())
+}
+
+// refusing is a client that cannot apply the capacity buffer of one name.
+type refusing struct {
+	client.Client
+	name string
+}
+
+func (r refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if named, ok := o.(interface{ GetName() string }); ok && named.GetName() == r.name {
+		if kind, ok := o.(interface{ GetKind() string }); ok && kind.GetKind() == "CapacityBuffer" {
+			return errors.New("no quota")
+		}
+	}
+	return r.Client.Apply(ctx, o, opts...)
 }
 
 var _ = Describe("Rendering", func() {
@@ -68,10 +98,29 @@ var _ = Describe("Rendering", func() {
 		keep()
 		Expect(replicas(key(namespace, "inference.day.1g-10gb"))).To(Equal(7))
 		Expect(requests(template(key(namespace, "inference.day.1g-10gb")))).To(Equal(map[string]string{"nvidia.com/mig-1g.10gb": "1"}))
-		Expect(replicas(key(namespace, "inference.day.1g-10gb-me"))).To(Equal(1))
-		Expect(requests(template(key(namespace, "inference.day.1g-10gb-me")))).To(Equal(map[string]string{"nvidia.com/mig-1g.10gb.me": "1"}))
+		Expect(replicas(key(namespace, "inference.day.1g-10gb--me"))).To(Equal(1))
+		Expect(requests(template(key(namespace, "inference.day.1g-10gb--me")))).To(Equal(map[string]string{"nvidia.com/mig-1g.10gb.me": "1"}))
 		Expect(status("day").Unit).To(Equal(v1alpha1.WarmUnitPartitions))
 		Expect(status("day").Wanted).To(BeEquivalentTo(8))
+	})
+
+	It("should tell profiles with and without media extensions apart by the name of the buffer", func() {
+		pool.Spec.Partitioning = &v1alpha1.Partitioning{MIG: &v1alpha1.MIG{Profiles: []string{"1g.24gb+me", "1g.24gb-me"}}}
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{{Name: "day", Partitions: []v1alpha1.PartitionCount{{Profile: "1g.24gb+me", Count: 1}, {Profile: "1g.24gb-me", Count: 2}}}}
+		keep()
+		Expect(replicas(key(namespace, "inference.day.1g-24gb--me"))).To(Equal(1))
+		Expect(replicas(key(namespace, "inference.day.1g-24gb-me"))).To(Equal(2))
+	})
+
+	It("should delete the buffer of a profile that is no longer held, whatever the price allows", func() {
+		pool.Spec.Partitioning = &v1alpha1.Partitioning{MIG: &v1alpha1.MIG{Profiles: []string{"1g.10gb", "3g.40gb"}}}
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{{Name: "day", MaxPricePerHour: lo.ToPtr("1"), Partitions: []v1alpha1.PartitionCount{{Profile: "1g.10gb", Count: 7}, {Profile: "3g.40gb", Count: 1}}}}
+		keep()
+		Expect(replicas(key(namespace, "inference.day.3g-40gb"))).To(Equal(0))
+		pool.Spec.Warm[0].Partitions = pool.Spec.Warm[0].Partitions[:1]
+		keep()
+		condition("False", v1alpha1.ReasonBudgetReached, "day: 0 of 0 ready: maxPricePerHour=1 does not cover the full amount; raise it, or hold less")
+		gone(key(namespace, "inference.day.3g-40gb"))
 	})
 
 	It("should tell partitions of strategy Single apart by the layout", func() {
@@ -132,6 +181,41 @@ var _ = Describe("Rendering", func() {
 		Expect(replicas(key(workloads, "inference.day"))).To(Equal(10), "a workload that is being replaced keeps its space")
 	})
 
+	It("should keep the space of a workload that is missing no longer than its window", func() {
+		ExpectApplied(ctx, env.Client, coretest.Deployment(coretest.DeploymentOptions{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: "server"}, Replicas: 1}))
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{{Name: "day", Replicas: lo.ToPtr[int32](3), ScalableRef: &v1alpha1.ScalableReference{Kind: "Deployment", Namespace: workloads, Name: "server"},
+			Schedule: &v1alpha1.WarmSchedule{Windows: []v1alpha1.WarmWindow{window("0 11 * * *", 2*time.Hour, "UTC", 100)}}}}
+		keep()
+		Expect(env.Client.DeleteAllOf(ctx, &appsv1.Deployment{}, inWorkloads)).To(Succeed())
+		again(ctx)
+		Expect(replicas(key(workloads, "inference.day"))).To(Equal(3))
+		env.Clock.Step(time.Hour)
+		again(ctx)
+		gone(key(workloads, "inference.day"))
+	})
+
+	It("should go on with other entries when one cannot be written, tell of it, and come again", func() {
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{entry("day", 8), entry("night", 2), entry("old", 1)}
+		keep()
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{entry("day", 9), entry("night", 3)}
+		controller.Client = refusing{env.Client, day.Name}
+		ExpectApplied(ctx, env.Client, pool)
+		store.Swap([]*pools.Pool{{GPUPool: pool, NodePools: []string{nodePool.Name}}}, map[string]string{nodePool.Name: pool.Name})
+		env.Clock.Step(time.Second)
+		_, err := controller.Reconcile(ctx, pool.DeepCopy())
+		Expect(err).To(MatchError("applying *v1beta1.CapacityBuffer kube-system/inference.day, no quota"))
+		pool = ExpectExists(ctx, env.Client, pool)
+		condition("False", v1alpha1.ReasonFilling, "day: 0 of 9 ready: its buffer cannot be written: applying *v1beta1.CapacityBuffer kube-system/inference.day, no quota")
+		Expect(replicas(day)).To(Equal(8))
+		Expect(replicas(key(namespace, "inference.night"))).To(Equal(3))
+		gone(key(namespace, "inference.old"))
+
+		By("writing it when that has passed")
+		controller.Client = env.Client
+		again(ctx)
+		Expect(replicas(day)).To(Equal(9))
+	})
+
 	It("should say that a reference does not exist or cannot be followed", func() {
 		pool.Spec.Warm = []v1alpha1.WarmCapacity{
 			{Name: "none", PodTemplateRef: &v1alpha1.PodTemplateReference{Namespace: workloads, Name: "nowhere"}, Replicas: lo.ToPtr[int32](3)},
@@ -182,6 +266,20 @@ var _ = Describe("Rendering", func() {
 		condition("False", v1alpha1.ReasonBuffersDisabled, "day: 0 of 0 ready: nothing is held ready, because Karpenter's feature gate CapacityBuffer is off; set settings.featureGates.capacityBuffer=true in the chart, or CapacityBuffer=true in FEATURE_GATES")
 		Expect(apierrors.IsNotFound(env.Client.Get(ctx, day, &autoscalingv1beta1.CapacityBuffer{}))).To(BeTrue())
 		Expect(recorder.Calls(v1alpha1.ReasonBuffersDisabled)).To(Equal(1))
+	})
+
+	It("should delete what was rendered for entries that were removed while the feature gate was off", func() {
+		pool.Spec.Warm = []v1alpha1.WarmCapacity{entry("day", 8)}
+		keep()
+		start()
+		pool.Spec.Warm = nil
+		keepWith(gateless)
+		Expect(pool.Status.Warm).To(BeEmpty())
+		again(gateless)
+		Expect(replicas(day)).To(Equal(8))
+		start()
+		again(ctx)
+		gone(day)
 	})
 })
 

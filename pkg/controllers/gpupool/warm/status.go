@@ -79,6 +79,9 @@ func shorten(s string) string {
 
 // condition sums the entries up: the first that has less than it should speaks for all.
 func (c *Controller) condition(p *v1alpha1.GPUPool, demands []*demand) {
+	if len(demands) == 0 && !hasCondition(p) {
+		return
+	}
 	conditions := p.StatusConditions(operatorstatus.WithClock(c.Clock))
 	if len(demands) == 0 {
 		_ = conditions.Clear(v1alpha1.ConditionTypeWarmCapacityReady)

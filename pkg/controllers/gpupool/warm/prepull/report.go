@@ -49,8 +49,9 @@ func (r *Report) readNode(need *Need) (missing []string) {
 	return missing
 }
 
-// readPod notes what a pod has pulled and what it cannot pull, and returns whether it still
-// has something to do.
+// readPod notes what a pod has pulled and what it cannot pull, and returns whether it is
+// pulling. What cannot be pulled is tried again by the kubelet now and then: it takes no turn
+// from other nodes.
 func (r *Report) readPod(node string, pod *corev1.Pod) (pulling bool) {
 	for i := range pod.Spec.Containers {
 		image := pod.Spec.Containers[i].Image
@@ -63,6 +64,7 @@ func (r *Report) readPod(node string, pod *corev1.Pod) (pulling bool) {
 			if r.failures[image] == "" {
 				r.failures[image] = fmt.Sprintf("pulling %s fails (%s: %s); correct images or imagePullSecrets", image, status.State.Waiting.Reason, status.State.Waiting.Message)
 			}
+			continue
 		}
 		pulling = true
 	}
