@@ -41,7 +41,9 @@ func Recall(book *trials.Book, gpuPool *v1alpha1.GPUPool) {
 		told := &gpuPool.Status.Conditions[i]
 		if told.Type == v1alpha1.ConditionTypeVerificationHealthy && told.IsFalse() {
 			reason, message, _ := strings.Cut(told.Message, ": ")
-			book.Resume(gpuPool.Name, trials.Storm{Reason: reason, Message: message, Failures: trials.StormFailures})
+			book.Resume(gpuPool.Name, trials.Storm{
+				Reason: reason, Message: message, Failures: trials.StormFailures, Since: told.LastTransitionTime.Time,
+			})
 		}
 	}
 	book.Restore(gpuPool.Name, lo.Map(gpuPool.Status.Avoided, func(a v1alpha1.AvoidedOffering, _ int) trials.Memory {

@@ -56,6 +56,9 @@ type Storm struct {
 	// Reason and Message are those of the last failure, Failures how many nodes failed so.
 	Reason, Message string
 	Failures        int
+	// Since is when a storm that was resumed had been told of: only a node that was launched
+	// later ends it. It is zero for a storm that this process saw begin.
+	Since time.Time
 }
 
 // Book keeps outcomes. All methods may be called at once.
@@ -120,12 +123,14 @@ func (b *Book) Verified(t Trial) {
 	b.verified[t.UID] = true
 	l := b.ledger(t.Pool)
 	delete(l.admitted, t.UID)
-	l.resumed = nil
+	if l.resumed != nil && t.Launched.After(l.resumed.Since) {
+		l.resumed = nil
+	}
 	if t.Launched.After(l.proven) {
 		l.proven = t.Launched
 	}
 	l.failures = slices.DeleteFunc(l.failures, func(f failure) bool { return f.uid == t.UID || !f.launched.After(l.proven) })
-	b.settleImage(t.Offering)
+	b.settleImage(t)
 	r := b.record(t.Offering)
 	if t.Launched.After(r.proven) {
 		r.proven = t.Launched
@@ -159,7 +164,7 @@ func (b *Book) Failed(t Trial, reason, message string) {
 	l := b.ledger(t.Pool)
 	delete(l.admitted, t.UID)
 	l.fail(failure{uid: t.UID, launched: t.Launched, reason: reason, message: message, final: true})
-	b.settleImage(t.Offering)
+	b.settleImage(t)
 	b.record(t.Offering).fail(t, b.clock.Now(), reason)
 }
 
@@ -217,14 +222,17 @@ func backoff(level int) time.Duration {
 	return min(FirstBackoff<<min(level-1, 16), MaxBackoff)
 }
 
-// settleImage drops what is known of other images of the same type: the NodeClass has
-// moved on, and what failed with the old image says nothing of the new one.
-func (b *Book) settleImage(o Offering) {
+// settleImage drops what is known of other images of the same type from before the launch
+// of t: the NodeClass has moved on, and what failed with the old image says nothing of the
+// new one. Of images that were launched later, an older node that is told again says nothing.
+func (b *Book) settleImage(t Trial) {
+	o := t.Offering
 	if o.Image == "" {
 		return
 	}
-	maps.DeleteFunc(b.offerings, func(k Offering, _ *record) bool {
-		return k.NodeClass == o.NodeClass && k.InstanceType == o.InstanceType && k.Image != o.Image
+	maps.DeleteFunc(b.offerings, func(k Offering, r *record) bool {
+		return k.NodeClass == o.NodeClass && k.InstanceType == o.InstanceType && k.Image != o.Image &&
+			t.Launched.After(r.launched) && t.Launched.After(r.proven)
 	})
 }
 

@@ -241,3 +241,37 @@ func TestResumeDoesNotOverruleOutcomes(t *testing.T) {
 		t.Errorf("storm %+v", s)
 	}
 }
+
+func TestAResumedStormEndsWithALaterLaunchOnly(t *testing.T) {
+	launched := func(r *run, after time.Duration) trials.Trial {
+		n := r.launch("a")
+		n.Launched = t0.Add(after)
+		return n
+	}
+	told := trials.Storm{Reason: "NoGPUs", Failures: 3, Since: t0.Add(time.Hour)}
+	resume := func(r *run) { r.Resume(pool, told) }
+	verify := func(after time.Duration) func(*run) { return func(r *run) { r.Verified(launched(r, after)) } }
+	for name, tc := range map[string]struct {
+		steps []func(*run)
+		want  bool
+	}{
+		"an older node is told after it":      {[]func(*run){resume, verify(0)}, true},
+		"an older node is told before it":     {[]func(*run){verify(0), resume}, true},
+		"a node of that moment is told":       {[]func(*run){verify(time.Hour), resume, verify(time.Hour)}, true},
+		"a later node is verified after it":   {[]func(*run){resume, verify(0), verify(2 * time.Hour)}, false},
+		"a later node was verified before it": {[]func(*run){verify(2 * time.Hour), verify(0), resume}, false},
+		"it is told again after a later node": {[]func(*run){resume, verify(2 * time.Hour), resume}, false},
+		"a suspect was told before it":        {[]func(*run){func(r *run) { r.Suspect(launched(r, 0), "GPULost", "") }, resume}, true},
+		"its status is this process's own":    {[]func(*run){func(r *run) { r.Restore(pool, nil) }, verify(0), resume}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun()
+			for _, step := range tc.steps {
+				step(r)
+			}
+			if s, ok := r.Storm(pool); ok != tc.want {
+				t.Errorf("storm %v (%+v), want %v", ok, s, tc.want)
+			}
+		})
+	}
+}

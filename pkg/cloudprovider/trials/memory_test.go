@@ -2,6 +2,7 @@ package trials_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,6 +72,49 @@ func TestRestoreDoesNotOverruleOutcomes(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAnOlderImageSaysNothingOfANewerOne has nodes of the image before told to the book
+// again, as they are with each look at them.
+func TestAnOlderImageSaysNothingOfANewerOne(t *testing.T) {
+	r := newRun()
+	of := func(image string) trials.Trial {
+		n := r.launch("a")
+		n.Offering.Image = image
+		return n
+	}
+	avoided := func() (images []string) {
+		for _, a := range r.Avoided("gpu") {
+			images = append(images, a.Image)
+		}
+		return images
+	}
+	old, older := of("ami-1"), of("ami-1")
+	r.Verified(old)
+	r.after(time.Hour)
+	bad, sister := of("ami-2"), of("ami-3")
+	r.after(deadline)
+	r.Failed(bad, "NoGPUs", "")
+	for _, node := range []struct {
+		name string
+		tell func()
+	}{
+		{"verified", func() { r.Verified(old) }},
+		{"failed", func() { r.Failed(older, "NoReport", "") }},
+		{"launched with it", func() { r.Verified(sister) }},
+		{"verified after a restart", func() { r = r.restarted(64); r.Verified(old) }},
+		{"launched with it, too", func() { r = r.restarted(64); r.Verified(sister) }},
+	} {
+		node.tell()
+		if got := avoided(); !slices.Contains(got, "ami-2") {
+			t.Fatalf("an older node is told, %s: avoided are %v, not ami-2", node.name, got)
+		}
+	}
+	// Back to the image before.
+	r.Verified(of("ami-1"))
+	if got := r.Memories(pool, 64); len(got) > 0 {
+		t.Errorf("remembered after the NodeClass has moved on: %v", got)
 	}
 }
 

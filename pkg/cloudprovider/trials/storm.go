@@ -45,13 +45,15 @@ func (l *ledger) storm() (Storm, bool) {
 	return Storm{}, false
 }
 
-// Resume takes up a storm that was going on before this process started. It ends, as
-// any storm, with the first node that is verified.
+// Resume takes up a storm that was going on before this process started. It ends with the
+// first node that is verified and was launched after the storm was told of: nodes that were
+// verified before it are told to the Book again after a restart. Once Restore was called
+// for the pool, it does nothing: what its status tells then is this process's own account.
 func (b *Book) Resume(pool string, s Storm) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.ledger(pool)
-	if l.proven.IsZero() && len(l.failures) == 0 && l.resumed == nil {
+	if !l.restored && l.resumed == nil && !l.proven.After(s.Since) {
 		l.resumed = &s
 	}
 }

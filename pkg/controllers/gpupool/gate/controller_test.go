@@ -75,8 +75,10 @@ var _ = Describe("VerificationHealthy", func() {
 		book.Verified(trials.Trial{UID: "good", Pool: gpuPool.Name, Launched: env.Clock.Now()})
 		Expect(reconciled().StatusConditions().Get(v1alpha1.ConditionTypeVerificationHealthy).IsTrue()).To(BeTrue())
 	})
-	It("should be memory over a restart", func() {
+	It("should be memory over a restart, of which nodes from before the storm are no end", func() {
 		ExpectApplied(ctx, env.Client, gpuPool)
+		old := trials.Trial{UID: "old", Pool: gpuPool.Name, Launched: env.Clock.Now()}
+		env.Clock.Step(time.Hour)
 		fail()
 		before := reconciled().StatusConditions().Get(v1alpha1.ConditionTypeVerificationHealthy).Message
 		book = trials.NewBook(env.Clock)
@@ -85,6 +87,11 @@ var _ = Describe("VerificationHealthy", func() {
 		storm, ok := book.Storm(gpuPool.Name)
 		Expect(ok).To(BeTrue())
 		Expect(storm.Reason).To(Equal("DriverLibraryMismatch"))
+		book.Verified(old)
+		Expect(reconciled().StatusConditions().Get(v1alpha1.ConditionTypeVerificationHealthy).Message).To(Equal(before))
+		env.Clock.Step(time.Minute)
+		book.Verified(trials.Trial{UID: "good", Pool: gpuPool.Name, Launched: env.Clock.Now()})
+		Expect(reconciled().StatusConditions().Get(v1alpha1.ConditionTypeVerificationHealthy).IsTrue()).To(BeTrue())
 	})
 })
 
