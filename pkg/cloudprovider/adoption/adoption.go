@@ -3,12 +3,15 @@ package adoption
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/samber/lo"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,10 +50,16 @@ type decorator struct {
 	// candidates are instances without a NodeClaim, by provider ID.
 	candidates map[string]*karpv1.NodeClaim
 	// handed are provider IDs that were returned by Create and that no NodeClaim
-	// in the cache carried yet when List last looked, with the time of return.
-	handed map[string]time.Time
+	// in the cache carried yet when List last looked.
+	handed map[string]handOut
 	// launching counts the calls of Create that wait for inner, by NodePool.
 	launching map[string]int
+}
+
+// handOut is when an instance was returned by Create, and for which NodeClaim.
+type handOut struct {
+	at  time.Time
+	uid types.UID
 }
 
 // Options are what Decorate needs besides a CloudProvider.
@@ -69,7 +78,7 @@ type Options struct {
 // Decorate returns inner with adoption, and with instances whose launch is not
 // written down yet withheld from List.
 func Decorate(inner corecloudprovider.CloudProvider, o Options) corecloudprovider.CloudProvider {
-	return &decorator{CloudProvider: inner, Options: o, handed: map[string]time.Time{}, launching: map[string]int{}}
+	return &decorator{CloudProvider: inner, Options: o, handed: map[string]handOut{}, launching: map[string]int{}}
 }
 
 // Create returns an instance that waits for adoption, or else what inner returns.
@@ -85,22 +94,24 @@ func (d *decorator) Create(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*k
 }
 
 // launch remembers the launch from before inner is asked until a NodeClaim carries
-// its instance, so that List knows of it at every moment in between.
-func (d *decorator) launch(ctx context.Context, nodeClaim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+// its instance, so that List knows of it at every moment in between. A panic in inner,
+// which controller-runtime recovers from, ends the launch too.
+func (d *decorator) launch(ctx context.Context, nodeClaim *karpv1.NodeClaim) (created *karpv1.NodeClaim, err error) {
 	pool := nodeClaim.Labels[karpv1.NodePoolLabelKey]
 	d.mu.Lock()
 	d.launching[pool]++
 	d.mu.Unlock()
-	created, err := d.CloudProvider.Create(ctx, nodeClaim)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.launching[pool]--; d.launching[pool] == 0 {
-		delete(d.launching, pool)
-	}
-	if err == nil && created != nil {
-		d.handed[created.Status.ProviderID] = d.Clock.Now()
-	}
-	return created, err
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.launching[pool]--; d.launching[pool] == 0 {
+			delete(d.launching, pool)
+		}
+		if err == nil && created != nil {
+			d.handed[created.Status.ProviderID] = handOut{at: d.Clock.Now(), uid: nodeClaim.UID}
+		}
+	}()
+	return d.CloudProvider.Create(ctx, nodeClaim)
 }
 
 // List hides what still waits for adoption, and what was launched or handed out and
@@ -125,13 +136,13 @@ func (d *decorator) List(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	if err != nil {
 		return nil, err
 	}
-	for id, at := range d.handed {
-		if _, ok := claimed[id]; ok || d.Clock.Since(at) > MaxAge {
-			delete(d.handed, id)
-		}
-	}
+	// Karpenter launches for NodeClaims that it read from the cache: one that the cache does
+	// not have is gone, and will never carry its instance.
+	maps.DeleteFunc(d.handed, func(id string, h handOut) bool {
+		return claimed.ids.Has(id) || !claimed.uids.Has(h.uid) || d.Clock.Since(h.at) > MaxAge
+	})
 	return lo.Reject(all, func(nc *karpv1.NodeClaim, _ int) bool {
-		if _, ok := claimed[nc.Status.ProviderID]; ok {
+		if claimed.ids.Has(nc.Status.ProviderID) {
 			return false
 		}
 		_, waits := d.candidates[nc.Status.ProviderID]
@@ -163,7 +174,7 @@ func (d *decorator) adopt(ctx context.Context, wanted *karpv1.NodeClaim) *karpv1
 			}
 		}
 		delete(d.candidates, candidate.Status.ProviderID)
-		d.handed[candidate.Status.ProviderID] = d.Clock.Now()
+		d.handed[candidate.Status.ProviderID] = handOut{at: d.Clock.Now(), uid: wanted.UID}
 		return candidate
 	}
 	return nil
@@ -200,7 +211,7 @@ func (d *decorator) look(ctx context.Context) {
 	}
 	d.candidates = map[string]*karpv1.NodeClaim{}
 	for _, instance := range instances {
-		_, taken := known[instance.Status.ProviderID]
+		taken := known.ids.Has(instance.Status.ProviderID)
 		young := d.Clock.Since(instance.CreationTimestamp.Time) <= MaxAge
 		if !taken && young && instance.DeletionTimestamp.IsZero() {
 			d.candidates[instance.Status.ProviderID] = instance
@@ -208,17 +219,23 @@ func (d *decorator) look(ctx context.Context) {
 	}
 }
 
-// claimed are the provider IDs that NodeClaims carry.
-func claimed(ctx context.Context, reader client.Reader) (map[string]struct{}, error) {
-	claims := &karpv1.NodeClaimList{}
-	if err := reader.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing nodeclaims, %w", err)
+// claims are the NodeClaims that there are, and the provider IDs that they carry.
+type claims struct {
+	ids  sets.Set[string]
+	uids sets.Set[types.UID]
+}
+
+func claimed(ctx context.Context, reader client.Reader) (claims, error) {
+	list := &karpv1.NodeClaimList{}
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return claims{}, fmt.Errorf("listing nodeclaims, %w", err)
 	}
-	ids := map[string]struct{}{}
-	for i := range claims.Items {
-		ids[claims.Items[i].Status.ProviderID] = struct{}{}
+	found := claims{ids: sets.New[string](), uids: sets.New[types.UID]()}
+	for i := range list.Items {
+		found.ids.Insert(list.Items[i].Status.ProviderID)
+		found.uids.Insert(list.Items[i].UID)
 	}
-	return ids, nil
+	return found, nil
 }
 
 // meets reports whether an instance could have been launched for the NodeClaim:

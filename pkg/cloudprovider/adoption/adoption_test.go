@@ -30,6 +30,7 @@ type cloud struct {
 	bought    int
 	listErr   error
 	createErr error
+	panics    bool
 	// answer, if set, is what Create waits for between the purchase and its return.
 	answer chan struct{}
 }
@@ -42,6 +43,9 @@ func (c *cloud) Create(_ context.Context, nc *karpv1.NodeClaim) (*karpv1.NodeCla
 	c.mu.Unlock()
 	if c.answer != nil {
 		<-c.answer
+	}
+	if c.panics {
+		panic("nil map")
 	}
 	return bought, c.createErr
 }
@@ -73,6 +77,15 @@ func (a *api) write(nc *karpv1.NodeClaim) {
 	a.claims = append(a.claims, *nc)
 }
 
+// written lets the NodeClaims that are there carry the instance.
+func (a *api) written(instance *karpv1.NodeClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.claims {
+		a.claims[i].Status.ProviderID = instance.Status.ProviderID
+	}
+}
+
 func instance(id, pool string, launched time.Time, labels map[string]string) *karpv1.NodeClaim {
 	nc := &karpv1.NodeClaim{}
 	nc.Labels = map[string]string{karpv1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: "g5.2xlarge", karpv1.CapacityTypeLabelKey: "spot"}
@@ -86,7 +99,7 @@ func instance(id, pool string, launched time.Time, labels map[string]string) *ka
 
 func claim(pool string, requirements ...karpv1.NodeSelectorRequirementWithMinValues) *karpv1.NodeClaim {
 	nc := &karpv1.NodeClaim{}
-	nc.Name = "claim"
+	nc.Name, nc.UID = "claim", "claim"
 	nc.Labels = map[string]string{karpv1.NodePoolLabelKey: pool}
 	nc.Spec.Requirements = requirements
 	return nc
@@ -196,7 +209,7 @@ func TestCrashInABurst(t *testing.T) {
 func TestListWithholds(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
 	inner := &cloud{instances: []*karpv1.NodeClaim{instance("a", "gpu", start, nil), instance("b", "gpu", start, nil)}}
-	reader := &api{}
+	reader := &api{claims: []karpv1.NodeClaim{*claim("gpu")}}
 	provider := decorate(inner, reader, clk, nil)
 
 	if diff := cmp.Diff([]string(nil), shown(t, provider)); diff != "" {
@@ -209,7 +222,7 @@ func TestListWithholds(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), shown(t, provider)); diff != "" {
 		t.Errorf("one is handed out and not written down, yet List shows (-want +got):\n%s", diff)
 	}
-	reader.write(adopted)
+	reader.written(adopted)
 	if diff := cmp.Diff([]string{"a"}, shown(t, provider)); diff != "" {
 		t.Errorf("one is written down (-want +got):\n%s", diff)
 	}
@@ -231,7 +244,7 @@ func TestListWithholds(t *testing.T) {
 func TestListWithholdsLaunches(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
 	inner := &cloud{instances: []*karpv1.NodeClaim{instance("orphan", "gpu", start.Add(-2*adoption.MaxAge), nil), instance("other", "cpu", start.Add(-2*adoption.MaxAge), nil)}, answer: make(chan struct{})}
-	server, cache := &api{}, &api{}
+	server, cache := &api{}, &api{claims: []karpv1.NodeClaim{*claim("gpu")}}
 	provider := adoption.Decorate(inner, adoption.Options{Reader: server, Cache: cache, Clock: clk})
 	want := func(when string, ids ...string) {
 		t.Helper()
@@ -255,7 +268,7 @@ func TestListWithholdsLaunches(t *testing.T) {
 	want("before it is written down", "orphan", "other")
 	server.write(launched)
 	want("before the cache has it", "orphan", "other")
-	cache.write(launched)
+	cache.written(launched)
 	want("once the cache has it", "new-001", "orphan", "other")
 	cache.claims = nil
 	want("once its NodeClaim has gone", "new-001", "orphan", "other")
@@ -263,7 +276,7 @@ func TestListWithholdsLaunches(t *testing.T) {
 
 func TestListShowsLaunchesThatNobodyWritesDown(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
-	inner, reader := &cloud{}, &api{}
+	inner, reader := &cloud{}, &api{claims: []karpv1.NodeClaim{*claim("gpu")}}
 	provider := decorate(inner, reader, clk, nil)
 	if _, err := provider.Create(context.Background(), claim("gpu")); err != nil {
 		t.Fatal(err)
@@ -290,6 +303,48 @@ func TestListShowsLaunchesThatNobodyWritesDown(t *testing.T) {
 	}
 	if _, err := provider.List(context.Background()); !errors.Is(err, reader.err) {
 		t.Errorf("List returned %v, want the error of the cache: a guess could end a launch", err)
+	}
+}
+
+// TestListShowsLaunchesOfNodeClaimsThatHaveGone: nobody will ever write them down.
+func TestListShowsLaunchesOfNodeClaimsThatHaveGone(t *testing.T) {
+	for name, instances := range map[string][]*karpv1.NodeClaim{
+		"new-001": nil,
+		"adopted": {instance("adopted", "gpu", start, nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner, reader := &cloud{instances: instances}, &api{claims: []karpv1.NodeClaim{*claim("gpu")}}
+			provider := decorate(inner, reader, clocktesting.NewFakeClock(start), nil)
+			if _, err := provider.Create(context.Background(), claim("gpu")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string(nil), shown(t, provider)); diff != "" {
+				t.Errorf("while the NodeClaim is there, List shows (-want +got):\n%s", diff)
+			}
+			another := claim("gpu")
+			another.UID = "another of the same name"
+			reader.claims = []karpv1.NodeClaim{*another}
+			if diff := cmp.Diff([]string{name}, shown(t, provider)); diff != "" {
+				t.Errorf("once it has gone, List shows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAPanicEndsTheLaunch: controller-runtime recovers from it, and the process lives on.
+func TestAPanicEndsTheLaunch(t *testing.T) {
+	inner, reader := &cloud{panics: true}, &api{claims: []karpv1.NodeClaim{*claim("gpu")}}
+	provider := decorate(inner, reader, clocktesting.NewFakeClock(start), nil)
+	func() {
+		defer func() {
+			if got := recover(); got != "nil map" {
+				t.Errorf("Create panicked with %v, want what inner panicked with", got)
+			}
+		}()
+		_, _ = provider.Create(context.Background(), claim("gpu"))
+	}()
+	if diff := cmp.Diff([]string{"new-001"}, shown(t, provider)); diff != "" {
+		t.Errorf("no launch is under way any more, yet List shows (-want +got):\n%s", diff)
 	}
 }
 

@@ -19,7 +19,8 @@
 // that: of a hundred launches at once sixty-four were ended in one sweep, their
 // NodeClaims followed by way of the interruption queue, and as many were bought
 // again. List therefore shows an instance of this process only once the cache has
-// its NodeClaim with the provider ID.
+// its NodeClaim with the provider ID, or no longer has the NodeClaim.
+//
 // A failed look means no adoption, never a failed
 // launch. Ambiguous answers within a running process are not adopted: another
 // launch under way could own the instance.
