@@ -118,6 +118,21 @@ func TestAnOlderImageSaysNothingOfANewerOne(t *testing.T) {
 	}
 }
 
+func TestAnOlderImageDoesNotUnproveANewerOne(t *testing.T) {
+	r := newRun()
+	old := r.launch("a")
+	r.after(time.Hour)
+	good, bad := r.launch("a"), r.launch("a")
+	good.Offering.Image, bad.Offering.Image = "ami-2", "ami-2"
+	r.Verified(good)
+	r.Verified(old)
+	r.after(deadline)
+	r.Failed(bad, "NoGPUs", "")
+	if got := r.avoided(); len(got) > 0 {
+		t.Errorf("avoided although a node that was launched with it was verified: %v", got)
+	}
+}
+
 func TestASuccessAfterARestartEndsTheBackoff(t *testing.T) {
 	r := newRun()
 	bad := r.launch("a")
