@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/realnode/deviceplugin"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/sim/stack"
 )
 
 // record keeps, from the API server's watches, in which boots a node was opened and which
@@ -74,43 +74,24 @@ func (r *record) see(obj any, now time.Time) {
 func (r *record) seeNode(n *corev1.Node, now time.Time) {
 	boots := r.boots[n.Name]
 	if last := len(boots) - 1; last < 0 || boots[last].id != n.Status.NodeInfo.BootID {
-		boots = append(boots, boot{id: n.Status.NodeInfo.BootID, version: version(n.ResourceVersion)})
+		boots = append(boots, boot{id: n.Status.NodeInfo.BootID, version: stack.ResourceVersion(n.ResourceVersion)})
 	}
 	b := &boots[len(boots)-1]
 	if b.opened == 0 && !tainted(n) && n.Annotations[v1alpha1.VerifiedBootAnnotationKey] == b.id {
-		b.opened, b.openedAt = version(n.ResourceVersion), now
+		b.opened, b.openedAt = stack.ResourceVersion(n.ResourceVersion), now
 	}
 	r.boots[n.Name] = boots
 }
 
 func (r *record) seePod(p *corev1.Pod) {
-	if !wantsGPU(p) {
+	if !stack.WantsGPU(p) {
 		return
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if _, known := r.starts[c.ContainerID]; !known && c.ContainerID != "" && (c.State.Running != nil || c.State.Terminated != nil) {
-			r.starts[c.ContainerID] = start{pod: p.Namespace + "/" + p.Name, node: p.Spec.NodeName, version: version(p.ResourceVersion)}
+			r.starts[c.ContainerID] = start{pod: p.Namespace + "/" + p.Name, node: p.Spec.NodeName, version: stack.ResourceVersion(p.ResourceVersion)}
 		}
 	}
-}
-
-func wantsGPU(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		for name, q := range c.Resources.Limits {
-			if strings.HasPrefix(string(name), "nvidia.com/") && !q.IsZero() {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func version(s string) uint64 {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // early lists the containers with GPUs that started before their node was opened in its boot.

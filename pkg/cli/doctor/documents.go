@@ -46,9 +46,9 @@ func FromDocuments(documents []manifest.Document) *Facts {
 		case ok:
 			err = f.take(d.Object, create())
 		case kind == catalogprovider.NodeClassGVK.GroupKind():
-			f.NodeClasses = over(f.NodeClasses, []*unstructured.Unstructured{d.Object})
+			f.NodeClasses = manifest.Replace(f.NodeClasses, []*unstructured.Unstructured{d.Object})
 		case kind == ClusterPolicyGVK.GroupKind():
-			f.ClusterPolicies = over(f.ClusterPolicies, []*unstructured.Unstructured{d.Object})
+			f.ClusterPolicies = manifest.Replace(f.ClusterPolicies, []*unstructured.Unstructured{d.Object})
 		default:
 			continue
 		}
@@ -91,21 +91,21 @@ func namespaced(o client.Object) bool {
 func (f *Facts) Add(o client.Object) {
 	switch t := o.(type) {
 	case *karpv1.NodePool:
-		f.NodePools = over(f.NodePools, []*karpv1.NodePool{t})
+		f.NodePools = manifest.Replace(f.NodePools, []*karpv1.NodePool{t})
 	case *v1alpha1.GPUPool:
-		f.GPUPools = over(f.GPUPools, []*v1alpha1.GPUPool{t})
+		f.GPUPools = manifest.Replace(f.GPUPools, []*v1alpha1.GPUPool{t})
 	case *appsv1.Deployment:
-		f.Deployments = over(f.Deployments, []*appsv1.Deployment{t})
-		f.Workloads = over(f.Workloads, []client.Object{t})
+		f.Deployments = manifest.Replace(f.Deployments, []*appsv1.Deployment{t})
+		f.Workloads = manifest.Replace(f.Workloads, []client.Object{t})
 	case *appsv1.DaemonSet:
-		f.DaemonSets = over(f.DaemonSets, []*appsv1.DaemonSet{t})
+		f.DaemonSets = manifest.Replace(f.DaemonSets, []*appsv1.DaemonSet{t})
 	case *corev1.ConfigMap:
-		f.ConfigMaps = over(f.ConfigMaps, []*corev1.ConfigMap{t})
+		f.ConfigMaps = manifest.Replace(f.ConfigMaps, []*corev1.ConfigMap{t})
 	case *corev1.Namespace:
-		f.Namespaces = over(f.Namespaces, []*corev1.Namespace{t})
+		f.Namespaces = manifest.Replace(f.Namespaces, []*corev1.Namespace{t})
 	case *apiextensionsv1.CustomResourceDefinition:
-		f.CRDs = over(f.CRDs, []*apiextensionsv1.CustomResourceDefinition{t})
+		f.CRDs = manifest.Replace(f.CRDs, []*apiextensionsv1.CustomResourceDefinition{t})
 	default: // StatefulSet, Job, CronJob, Pod
-		f.Workloads = over(f.Workloads, []client.Object{o})
+		f.Workloads = manifest.Replace(f.Workloads, []client.Object{o})
 	}
 }

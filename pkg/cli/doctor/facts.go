@@ -14,6 +14,7 @@ import (
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/apis/v1alpha1"
+	"github.com/karpenter-gpu/karpenter-gpu/pkg/cli/manifest"
 	"github.com/karpenter-gpu/karpenter-gpu/pkg/cloudprovider/readiness"
 )
 
@@ -72,25 +73,18 @@ func title(kind string, o client.Object) string {
 // Override adds what other has; what it shares with f by kind and name takes the place of
 // what f has.
 func (f *Facts) Override(other *Facts) {
-	f.CRDs = over(f.CRDs, other.CRDs)
-	f.Deployments = over(f.Deployments, other.Deployments)
-	f.DaemonSets = over(f.DaemonSets, other.DaemonSets)
-	f.Workloads = over(f.Workloads, other.Workloads)
-	f.GPUPools = over(f.GPUPools, other.GPUPools)
-	f.NodePools = over(f.NodePools, other.NodePools)
-	f.NodeClasses = over(f.NodeClasses, other.NodeClasses)
-	f.ClusterPolicies = over(f.ClusterPolicies, other.ClusterPolicies)
-	f.ConfigMaps = over(f.ConfigMaps, other.ConfigMaps)
-	f.Namespaces = over(f.Namespaces, other.Namespaces)
+	f.CRDs = manifest.Replace(f.CRDs, other.CRDs)
+	f.Deployments = manifest.Replace(f.Deployments, other.Deployments)
+	f.DaemonSets = manifest.Replace(f.DaemonSets, other.DaemonSets)
+	f.Workloads = manifest.Replace(f.Workloads, other.Workloads)
+	f.GPUPools = manifest.Replace(f.GPUPools, other.GPUPools)
+	f.NodePools = manifest.Replace(f.NodePools, other.NodePools)
+	f.NodeClasses = manifest.Replace(f.NodeClasses, other.NodeClasses)
+	f.ClusterPolicies = manifest.Replace(f.ClusterPolicies, other.ClusterPolicies)
+	f.ConfigMaps = manifest.Replace(f.ConfigMaps, other.ConfigMaps)
+	f.Namespaces = manifest.Replace(f.Namespaces, other.Namespaces)
 	f.Invalid = append(f.Invalid, other.Invalid...)
 	f.From = lo.Assign(f.From, other.From)
-}
-
-func over[T client.Object](have, with []T) []T {
-	key := func(o T) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
-	newer := lo.SliceToMap(with, func(o T) (string, bool) { return key(o), true })
-	kept := slices.DeleteFunc(slices.Clone(have), func(o T) bool { return newer[key(o)] })
-	return append(kept, with...)
 }
 
 // ConfigNamespaces are where NVIDIA's software reads ConfigMaps, as far as the Deployments

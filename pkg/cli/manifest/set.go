@@ -50,15 +50,17 @@ func (s *Set) Append(other *Set) {
 // Override adds everything of other; what it shares with s by kind and name takes the
 // place of what s has.
 func (s *Set) Override(other *Set) {
-	s.NodePools = replace(s.NodePools, other.NodePools)
-	s.GPUPools = replace(s.GPUPools, other.GPUPools)
-	s.NodeClasses = replace(s.NodeClasses, other.NodeClasses)
-	s.Pods = replace(s.Pods, other.Pods)
-	s.Objects = replace(s.Objects, other.Objects)
+	s.NodePools = Replace(s.NodePools, other.NodePools)
+	s.GPUPools = Replace(s.GPUPools, other.GPUPools)
+	s.NodeClasses = Replace(s.NodeClasses, other.NodeClasses)
+	s.Pods = Replace(s.Pods, other.Pods)
+	s.Objects = Replace(s.Objects, other.Objects)
 	s.Ignored = append(s.Ignored, other.Ignored...)
 }
 
-func replace[T client.Object](have, with []T) []T {
+// Replace adds with to have; what has the kind, namespace and name of an object of with
+// makes room for it.
+func Replace[T client.Object](have, with []T) []T {
 	key := func(o T) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
 	newer := map[string]T{}
 	for _, o := range with {

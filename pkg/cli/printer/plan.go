@@ -69,19 +69,9 @@ func (t *text) nodes(d *planner.Decision) {
 
 // grouped collects neighbors that a row says the same of.
 func grouped(nodes []planner.Node) [][]planner.Node {
-	var out [][]planner.Node
-	index := map[string]int{}
-	for _, n := range nodes {
-		key := fmt.Sprint(n.InstanceType, "|", n.NodePool, "|", n.CapacityType, "|", n.Zone, "|", n.Layout, "|", n.UnusedGPUs, "|", n.PricePerHour, "|", pods(n.Pods))
-		i, ok := index[key]
-		if !ok {
-			i = len(out)
-			index[key] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], n)
-	}
-	return out
+	return lo.PartitionBy(nodes, func(n planner.Node) string {
+		return fmt.Sprint(n.InstanceType, "|", n.NodePool, "|", n.CapacityType, "|", n.Zone, "|", n.Layout, "|", n.UnusedGPUs, "|", n.PricePerHour, "|", pods(n.Pods))
+	})
 }
 
 // pods says how many of which workload.

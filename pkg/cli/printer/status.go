@@ -101,19 +101,9 @@ func (t *text) states(nodes []overview.Node) {
 }
 
 func alike(nodes []overview.Node) [][]overview.Node {
-	var out [][]overview.Node
-	index := map[overview.Node]int{}
-	for _, n := range nodes {
-		key := overview.Node{GPUPool: n.GPUPool, NodePool: n.NodePool, InstanceType: n.InstanceType, CapacityType: n.CapacityType, Layout: n.Layout, State: n.State}
-		i, ok := index[key]
-		if !ok {
-			i = len(out)
-			index[key] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], n)
-	}
-	return out
+	return lo.PartitionBy(nodes, func(n overview.Node) overview.Node {
+		return overview.Node{GPUPool: n.GPUPool, NodePool: n.NodePool, InstanceType: n.InstanceType, CapacityType: n.CapacityType, Layout: n.Layout, State: n.State}
+	})
 }
 
 // ages is the least and the greatest age.

@@ -44,15 +44,15 @@ func (a *audit) see(obj any) {
 	case *corev1.Node:
 		a.seeNode(x)
 	case *corev1.Pod:
-		if _, ok := a.pods[string(x.UID)]; !ok && x.Spec.NodeName != "" && wantsGPU(x) {
-			a.pods[string(x.UID)] = bound{podOf(x), version(x.ResourceVersion)}
+		if _, ok := a.pods[string(x.UID)]; !ok && x.Spec.NodeName != "" && WantsGPU(x) {
+			a.pods[string(x.UID)] = bound{podOf(x), ResourceVersion(x.ResourceVersion)}
 		}
 	}
 }
 
 func (a *audit) seeNode(n *corev1.Node) {
 	_, managed := n.Labels["karpenter.sh/nodepool"]
-	p := phase{version: version(n.ResourceVersion), boot: n.Status.NodeInfo.BootID, managed: managed}
+	p := phase{version: ResourceVersion(n.ResourceVersion), boot: n.Status.NodeInfo.BootID, managed: managed}
 	tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.UnverifiedTaintKey })
 	p.open = !tainted && n.Annotations[v1alpha1.VerifiedBootAnnotationKey] == p.boot
 	history := a.nodes[n.Name]
@@ -91,7 +91,8 @@ func verifiedBefore(history []phase, at uint64) bool {
 	return open || !managed
 }
 
-func wantsGPU(p *corev1.Pod) bool {
+// WantsGPU reports whether a container of a pod is limited to NVIDIA's resources.
+func WantsGPU(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		for name, q := range c.Resources.Limits {
 			if strings.HasPrefix(string(name), "nvidia.com/") && !q.IsZero() {
@@ -102,8 +103,8 @@ func wantsGPU(p *corev1.Pod) bool {
 	})
 }
 
-// version reads a resource version; those of etcd are numbers.
-func version(s string) uint64 {
+// ResourceVersion reads a resource version; those of etcd are numbers. 0 for anything else.
+func ResourceVersion(s string) uint64 {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
 		return 0

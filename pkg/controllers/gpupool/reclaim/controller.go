@@ -171,7 +171,7 @@ func (c *Controller) round(ctx context.Context, p *v1alpha1.GPUPool, resolved *p
 		errs = append(errs, c.begin(ctx, p, m))
 		next = min(next, m.next())
 	}
-	if c.count(p.Name) > 0 {
+	if c.count(func(s *staged) bool { return s.pool == p.Name }) > 0 {
 		next = min(next, c.untilLook(p.Name))
 	}
 	errs = append(errs, c.tell(ctx, p, members, after))

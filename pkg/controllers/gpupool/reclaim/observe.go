@@ -74,7 +74,7 @@ func (c *Controller) observe(ctx context.Context, pool *pools.Pool, r rules) ([]
 		total, _ := disruption.NodePoolStatsFromNodes(states[name], karpv1.DisruptionReasonEmpty)
 		_, disrupting := disruption.NodePoolStatsFromNodes(c.unstaged(states[name]), karpv1.DisruptionReasonEmpty)
 		m.budget = max(0, m.nodePool.MustGetAllowedDisruptions(c.Clock, total[name], karpv1.DisruptionReasonEmpty)-disrupting[name])
-		m.room = m.budget - c.countIn(name)
+		m.room = m.budget - c.count(func(s *staged) bool { return s.nodePool == name })
 		for _, n := range states[name] {
 			if err := c.look(ctx, m, n, r); err != nil {
 				return nil, err

@@ -3,6 +3,7 @@ package reclaim
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -254,25 +255,9 @@ func (c *Controller) remove(ctx context.Context, s *staged, claim *karpv1.NodeCl
 	return nil
 }
 
-// count is how many nodes of a pool are staged, countIn how many of a NodePool.
-func (c *Controller) count(pool string) int {
-	n := 0
-	for _, s := range c.staged {
-		if s.pool == pool {
-			n++
-		}
-	}
-	return n
-}
-
-func (c *Controller) countIn(nodePool string) int {
-	n := 0
-	for _, s := range c.staged {
-		if s.nodePool == nodePool {
-			n++
-		}
-	}
-	return n
+// count is how many of the staged nodes are such.
+func (c *Controller) count(such func(*staged) bool) int {
+	return lo.CountBy(slices.Collect(maps.Values(c.staged)), such)
 }
 
 // untilLook is how long it takes until the next second look at a node of the pool.
